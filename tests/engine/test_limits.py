@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.api.calls import AccountLimits
-from penstock.core.base.quota import Usage
+from penstock.core.base.quota import Quota
 from penstock.engine.account import limits
 from penstock.engine.base.settings import ServerLimits
 from tests.engine.house import House
@@ -62,11 +62,11 @@ class Totals(RuleBasedStateMachine):
         for _ in range(count if entry else 0):
             assert entry is not None
             before = entry.core.log.bytes
-            usage = entry.core.log.usage
-            used = usage.used
+            quota = entry.core.log.quota
+            used = quota.used
             answer = self.house.publish(f"{name}.{size % 3}", bytes(size))
             extra = 16 if entry.config.storage == "memory" else 30
-            refused = used + size + 3 + extra > usage.limit
+            refused = used + size + 3 + extra > quota.limit
             code = answer.get("error", {}).get("err_code", 0)
             assert (code == 10002) == refused, answer
             if refused:
@@ -118,10 +118,10 @@ TestTotals.settings = settings(
 
 
 def test_accounts_share_what_the_server_has() -> None:
-    server = limits.server_usage(100)
-    one, other = Usage(80, server), Usage(80, server)
+    server = limits.server_quota(100)
+    one, other = Quota(80, server), Quota(80, server)
     assert (server.limit, one.whole, other.whole) == (100, server, server)
-    assert limits.server_usage(-1).limit > 1 << 60
+    assert limits.server_quota(-1).limit > 1 << 60
 
 
 def test_tiers(tmp_path: Path) -> None:

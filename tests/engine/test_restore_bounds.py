@@ -80,18 +80,18 @@ def test_what_waits_for_the_end_is_on_the_disk(tmp_path: Path, storage: str, key
 
 def test_bytes_on_their_way_are_the_accounts(tmp_path: Path) -> None:
     house = House(tmp_path)
-    usage = house.account.storage
+    quota = house.account.storage
     subject = begin(house, newer(10))
-    assert usage.used > 400_000
+    assert quota.used > 400_000
     house.request(subject, b"not of this archive")
-    assert usage.used == 0
+    assert quota.used == 0
     begin(house, newer(10))
     house.pass_time(6 * SECOND)  # the restore stalls
-    assert usage.used == 0
+    assert quota.used == 0
     subject = begin(house, newer(2))
     house.request(subject)
     state = house.ok("STREAM.INFO.S")["state"]
-    assert usage.used == state["bytes"] == house.account.storage.whole.used
+    assert quota.used == state["bytes"] == house.account.storage.whole.used
 
 
 def archive_of(size: int) -> bytes:

@@ -76,8 +76,8 @@ class Engine:
         self._settings = settings
         self._random = random
         self._report = report
-        self._memory = limits.server_usage(settings.max_memory)
-        self._storage = limits.server_usage(
+        self._memory = limits.server_quota(settings.max_memory)
+        self._storage = limits.server_quota(
             -1 if settings.storage_by_disk else settings.max_storage
         )
         self._batches = OpenBatches(settings.batch)
@@ -331,9 +331,9 @@ class Engine:
         )
         for account in self._all:
             account.settings = self._settings
-        for usage, most in ((self._memory, max_memory), (self._storage, max_storage)):
-            if usage.limit != NO_LIMIT:
-                usage.limit = most
+        for quota, most in ((self._memory, max_memory), (self._storage, max_storage)):
+            if quota.limit != NO_LIMIT:
+                quota.limit = most
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on the disk afterwards.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core.base.disk import PyDisk
-from penstock.core.base.quota import Usage
+from penstock.core.base.quota import Quota
 from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, LogClosed
 from penstock.core.log.recovery import open_log
@@ -64,7 +64,7 @@ class Model(RuleBasedStateMachine):
         folder = None if self.memory else f"{self.folder}/log"
         log = open_log(folder, segment_bytes=4096, first_seq=first_seq)
         log.subjects_table.debt_free = 20
-        self.used = Usage(whole=Usage())
+        self.used = Quota(whole=Quota())
         log.join(self.used)
         log.compress = self.compress
         return log

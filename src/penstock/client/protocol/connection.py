@@ -306,7 +306,7 @@ class Connection:
         self._send(b"\r\n")
 
     def publish_operations(self, operations: bytes, count: int) -> None:
-        """Send whole publishes that ``core.outflow`` made and checked.
+        """Send whole publishes that ``core/bulk/publish_window`` made and checked.
 
         Without a connection it keeps nothing and raises ConnectionLost.
         """

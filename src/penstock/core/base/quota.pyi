@@ -2,7 +2,7 @@
 
 NO_LIMIT: int
 
-class Usage:
+class Quota:
     """Bytes of the logs of one owner: those of an account, or of the whole server.
 
     Counted by the logs themselves, as they are accounted in `Log.bytes`; see `Log.join`.
@@ -10,7 +10,7 @@ class Usage:
 
     used: int
     limit: int
-    whole: Usage | None
-    def __init__(self, limit: int = ..., whole: Usage | None = None) -> None: ...
+    whole: Quota | None
+    def __init__(self, limit: int = ..., whole: Quota | None = None) -> None: ...
     def add(self, n: int) -> None:
         """Count n more bytes (fewer if negative) that belong to no log."""

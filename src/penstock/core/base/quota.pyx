@@ -3,10 +3,10 @@
 NO_LIMIT = 0x7FFFFFFFFFFFFFFF >> 1         # so that nothing overflows when a message is added
 
 
-cdef class Usage:
+cdef class Quota:
     """The bytes of the logs of one account, or of the whole server."""
 
-    def __init__(self, limit: int = NO_LIMIT, Usage whole = None) -> None:
+    def __init__(self, limit: int = NO_LIMIT, Quota whole = None) -> None:
         self.limit = limit
         self.whole = whole
 

@@ -11,7 +11,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from penstock.core.base.disk cimport Disk
 from penstock.core.base.buffer cimport Out
-from penstock.core.base.quota cimport Usage
+from penstock.core.base.quota cimport Quota
 from penstock.core.log.disk_condition cimport DiskCondition
 from penstock.core.log.files cimport LogFiles
 from penstock.core.log.deferred_writes cimport DeferredWrites
@@ -65,7 +65,7 @@ cdef class Log:
     cdef readonly uint32_t subject_ids       # every subject id is < subject_ids
     cdef readonly uint64_t subject_count     # subjects with live messages
     cdef readonly list notes                 # lines for the operator about what recovery found and did
-    cdef readonly Usage usage                # the quota that counts the bytes of this log; never None
+    cdef readonly Quota quota                # the quota that counts the bytes of this log; never None
     cdef public bint compress                # maintain() compresses full segments; compressed ones stay compressed
     cdef uint64_t segment_bytes
     cdef uint32_t record_extra               # bytes of a new message record besides subject, headers and payload

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.core.base.disk import Disk
-from penstock.core.base.quota import Usage
+from penstock.core.base.quota import Quota
 from penstock.core.log.deferred_writes import DeferredWrites
 from penstock.core.log.disk_condition import LogClosed as LogClosed
 from penstock.core.log.segment_list import SegmentList
@@ -58,7 +58,7 @@ class Log:
     failure: int
     segments: SegmentList
     subjects_table: SubjectTable
-    usage: Usage
+    quota: Quota
     def __init__(self, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1) -> None:
         """Make a new log in memory. open_log() in core/log/recovery opens a log in files."""
     @property
@@ -73,8 +73,8 @@ class Log:
 
         The sequences that are skipped have no message.
         """
-    def join(self, usage: Usage | None) -> None:
-        """Count the bytes of the log in `usage` from now on, and no longer in the previous one; None: in no quota."""
+    def join(self, quota: Quota | None) -> None:
+        """Count the bytes of the log in `quota` from now on, and no longer in the previous one; None: in no quota."""
     def get(self, seq: int) -> StoredMessage | None:
         """One message; None when there is no live message with this sequence.
 

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free, out_reserve
 from penstock.core.base.disk cimport Disk
-from penstock.core.base.quota cimport Usage, use
+from penstock.core.base.quota cimport Quota, use
 from penstock.core.log.encryption cimport open_record
 from penstock.core.log.disk_condition cimport TAKES
 from penstock.core.log.files cimport LogFiles
@@ -68,7 +68,7 @@ cdef class Log:
             self.record_extra = SEALED_EXTRA_BYTES
             self.record_state = TAGGED
             self.checks = False
-        self.usage = Usage()
+        self.quota = Quota()
         self.notes = []
         self.pages = Pages()
         self.segments = SegmentList(self.disk, folder, self.cipher)
@@ -182,7 +182,7 @@ cdef class Log:
         appended(s, length, n, ts_ns)
         self.msgs += 1
         self.bytes += n
-        use(self.usage, n)
+        use(self.quota, n)
         self.appended += 1
         accepted(self.span, seq, ts_ns)
         self.subject_ids = subjects.count
@@ -326,7 +326,7 @@ cdef class Log:
         s.drop(i, n, self.marks.write_mark + 1)
         self.msgs -= 1
         self.bytes -= n
-        use(self.usage, -<int64_t>n)
+        use(self.quota, -<int64_t>n)
         self.removed += 1
         self.subjects_table.removed(e.subject, seq)
         self.subject_count = self.subjects_table.live
@@ -427,7 +427,7 @@ cdef class Log:
         for s in self.segments.items:
             msgs += s.live
             bytes += s.live_bytes
-        use(self.usage, <int64_t>bytes - <int64_t>self.bytes)
+        use(self.quota, <int64_t>bytes - <int64_t>self.bytes)
         self.removed += self.msgs - msgs
         self.msgs = msgs
         self.bytes = bytes
@@ -535,13 +535,13 @@ cdef class Log:
         return StoredMessage(seq, r.ts_ns, r.subject[:r.subject_len].decode("utf-8", "surrogateescape"),
                              r.body[:r.hlen], r.body[r.hlen:r.body_len])
 
-    def join(self, Usage usage) -> None:
-        """Count the bytes of the log in `usage` from now on, and no longer in the previous one; None: in no quota."""
-        if usage is None:
-            usage = Usage()
-        use(self.usage, -<int64_t>self.bytes)
-        self.usage = usage
-        use(usage, <int64_t>self.bytes)
+    def join(self, Quota quota) -> None:
+        """Count the bytes of the log in `quota` from now on, and no longer in the previous one; None: in no quota."""
+        if quota is None:
+            quota = Quota()
+        use(self.quota, -<int64_t>self.bytes)
+        self.quota = quota
+        use(quota, <int64_t>self.bytes)
 
     def skip(self, next_seq: int) -> None:
         """The next message gets the sequence `next_seq`; the sequences that are skipped have no message."""

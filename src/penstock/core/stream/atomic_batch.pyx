@@ -131,7 +131,7 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
     for i in range(group.count):
         group.point(i, &m)
         size += m.subject_len + m.body_len + log.record_extra
-    if full(log.usage, size):
+    if full(log.quota, size):
         path.refuse_for_room()
         raise StreamRefused(*path.refusal)
     try:

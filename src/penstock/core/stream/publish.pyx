@@ -17,7 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, parse_u63
-from penstock.core.base.quota cimport Usage, full
+from penstock.core.base.quota cimport Quota, full
 from penstock.core.broker.router cimport Message, Router
 from penstock.core.log.log cimport Log
 from penstock.core.log.subject_table cimport SubjectState
@@ -512,7 +512,7 @@ cdef class PublishPath:
 
     cdef int check_usage(self, Message* m) except -1:
         """Check the room of the account and of the server."""
-        return self.refuse_for_room() if full(self.log.usage, self.size_of(m)) else 0
+        return self.refuse_for_room() if full(self.log.quota, self.size_of(m)) else 0
 
     cdef int check_expected_stream(self, PublishHeaders* h) except -1:
         if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
@@ -646,8 +646,8 @@ cdef class PublishPath:
 
     cdef int refuse_for_room(self) except -1:
         """Refuse because the server or the account has no room left."""
-        cdef Usage usage = self.log.usage
-        if usage.whole is not None and usage.whole.used > usage.whole.limit:
+        cdef Quota quota = self.log.quota
+        if quota.whole is not None and quota.whole.used > quota.whole.limit:
             return self.refuse(503, 10023, "insufficient resources")
         return self.refuse(400, 10002, "resource limits exceeded for account")
 

@@ -15,7 +15,7 @@ from penstock.api.codec import JsonError
 from penstock.api.streams import StreamConfig
 from penstock.api.whole import decode_whole
 from penstock.core.base.disk import Disk
-from penstock.core.base.quota import Usage
+from penstock.core.base.quota import Quota
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
 from penstock.core.consumer.api_subjects import ApiSubjects
@@ -120,8 +120,8 @@ class JetStreamAccount:
         random: "Random",
         report: Callable[[str], None],
         limits: dict[str, AccountLimits] | None = None,
-        memory: Usage | None = None,
-        storage: Usage | None = None,
+        memory: Quota | None = None,
+        storage: Quota | None = None,
         batches: OpenBatches | None = None,
         transit: RestoreUsage | None = None,
         everyone: "list[JetStreamAccount] | None" = None,
@@ -150,8 +150,8 @@ class JetStreamAccount:
         self.remotes: dict[str, Link] = {}  # API prefix -> the link to the server behind it
         self.ids = Nuid(random)
         self.limits = UNLIMITED if limits is None else limits
-        self.memory = Usage(whole=memory)
-        self.storage = Usage(whole=storage)
+        self.memory = Quota(whole=memory)
+        self.storage = Quota(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
         self.caller: Connection | None = None  # the client of the current call
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
@@ -252,8 +252,8 @@ class JetStreamAccount:
         """Return a random number from 0 up to but not including `ceiling`."""
         return self._random.randrange(ceiling)
 
-    def usage(self, storage: str) -> Usage:
-        """Return the usage that counts the bytes of streams with this kind of storage."""
+    def quota(self, storage: str) -> Quota:
+        """Return the quota that counts the bytes of streams with this kind of storage."""
         return self.memory if storage == "memory" else self.storage
 
     def client_info(self) -> ClientInfo | None:

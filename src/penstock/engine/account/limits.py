@@ -10,7 +10,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, AccountLimits, ApiStats, TierInfo
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
-from penstock.core.base.quota import NO_LIMIT, Usage
+from penstock.core.base.quota import NO_LIMIT, Quota
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import StreamEntry
 from penstock.engine.base.settings import StreamCaps
@@ -125,11 +125,11 @@ def check_consumer_count(
 
 def check_held(account: JetStreamAccount, storage: str) -> None:
     """Raise 10028 or 10047 when the account, or the server, holds more bytes than its limit."""
-    usage: Usage | None = account.usage(storage)
-    while usage is not None:
-        if usage.used > usage.limit:
+    quota: Quota | None = account.quota(storage)
+    while quota is not None:
+        if quota.used > quota.limit:
             raise _RESERVED[storage]()
-        usage = usage.whole
+        quota = quota.whole
 
 
 def reserved(account: JetStreamAccount, storage: str, tier: str, *, without: str = "") -> int:
@@ -153,16 +153,16 @@ def apply(account: JetStreamAccount) -> None:
     change.
     """
     limits = account.limits.get("") or account.limits.get(tier_name(1))
-    for usage, most in (
+    for quota, most in (
         (account.memory, limits.max_memory if limits else 0),
         (account.storage, limits.max_storage if limits else 0),
     ):
-        usage.limit = NO_LIMIT if most < 0 else most
+        quota.limit = NO_LIMIT if most < 0 else most
 
 
-def server_usage(limit: int) -> Usage:
-    """Return the usage of a whole server; -1: no limit."""
-    return Usage(NO_LIMIT if limit < 0 else limit)
+def server_quota(limit: int) -> Quota:
+    """Return the quota of a whole server; -1: no limit."""
+    return Quota(NO_LIMIT if limit < 0 else limit)
 
 
 def account_info(account: JetStreamAccount) -> AccountInfo:

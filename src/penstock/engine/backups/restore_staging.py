@@ -73,7 +73,7 @@ class Staging:
         self._consumers: list[_Consumer] = []  # consumers of a stream in memory
         self._names: set[str] = set()
         self._synced_bytes = 0
-        self.spool = Spool(self._spool_files, account.usage(config.storage))
+        self.spool = Spool(self._spool_files, account.quota(config.storage))
         self.noted_bytes = 0  # bytes of memory for the places of files in the spool
         self.payload_max = account.reactor.max_payload
 
@@ -100,7 +100,7 @@ class Staging:
                     cipher=self._files.small.cipher,
                     segment_bytes=self._account.settings.segment_bytes,
                 )
-            log.join(self._account.usage(self.config.storage))
+            log.join(self._account.quota(self.config.storage))
             # a stream without subjects: only its syncs are used, and no turn waits for them
             self._core = Stream(self._account.router, self.config.name, log, sync=SYNC_INTERVAL)
         return self._core.log

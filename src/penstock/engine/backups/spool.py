@@ -10,7 +10,7 @@ bytes. The module does not know their meaning.
 import contextlib
 from collections.abc import Callable
 
-from penstock.core.base.quota import Usage
+from penstock.core.base.quota import Quota
 from penstock.engine.files.metadata_files import MetadataFiles
 
 PIECE_BYTES = 1 << 20
@@ -19,11 +19,11 @@ PIECE_BYTES = 1 << 20
 class Spool:
     """The bytes of one restore."""
 
-    def __init__(self, folder: Callable[[], MetadataFiles], usage: Usage) -> None:
+    def __init__(self, folder: Callable[[], MetadataFiles], quota: Quota) -> None:
         """`folder` creates the folder at its first call; nothing is on the disk before that."""
         self.size = 0
         self._folder = folder
-        self._usage = usage
+        self._quota = quota
         self._tail = bytearray()
         self._pieces = 0  # how many pieces are on the disk
         self._read = (-1, b"")  # the number and the bytes of the last piece that was read
@@ -37,7 +37,7 @@ class Spool:
         """Append bytes. OSError."""
         self._tail += data
         self.size += len(data)
-        self._usage.add(len(data))
+        self._quota.add(len(data))
         while len(self._tail) >= PIECE_BYTES:
             piece = bytes(self._tail[:PIECE_BYTES])
             self._folder().write_file_atomic(self._path(self._pieces), piece, durable=False)
@@ -74,7 +74,7 @@ class Spool:
         for number in range(self._pieces):
             with contextlib.suppress(OSError):
                 self._folder().unlink(self._path(number))
-        self._usage.add(-self.size)
+        self._quota.add(-self.size)
         self.size = self._pieces = 0
         self._tail = bytearray()
         self._read = (-1, b"")

@@ -440,7 +440,7 @@ def _open(
     configure_stream(core, config)
     if not new and recall:
         core.rebuild_dedupe()
-    log.join(account.usage(config.storage))
+    log.join(account.quota(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
     if files is not None:
         entry.rewrites |= files.unwritten

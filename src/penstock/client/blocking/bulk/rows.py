@@ -2,7 +2,7 @@
 object per message.
 
 While a publisher is open, it captures the answers to its messages as the bytes are parsed
-(``core.outflow``); all other operations of the connection are processed as usual. It holds messages
+(``core/bulk/publish_window``); all other operations of the connection are processed as usual. It holds messages
 without an answer, so that they can be sent again over another connection; the caller decides whether
 that may make duplicates. For blocking code only.
 """
