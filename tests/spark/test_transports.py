@@ -378,6 +378,11 @@ def test_what_is_being_written_is_read_from_the_files_or_the_server(place, monke
         assert found == list(model.rows(1, model.last))
 
 
+def told(caught):
+    """The warnings for the user; what Python says of the rest of the process is not among them."""
+    return [str(each.message) for each in caught if each.category is UserWarning]
+
+
 def test_files_that_cannot_be_read_give_way_with_one_warning(place, tmp_path):
     segments_only(place)
     model, other = place.stream(), place.stream()
@@ -389,7 +394,7 @@ def test_files_that_cannot_be_read_give_way_with_one_warning(place, tmp_path):
         with pytest.warns(UserWarning, match="folder|not in") as caught:
             found = [row for batch in read_range(plan) for row in batch.to_pylist()]
         assert found == list(model.rows(1, 10))
-        assert len(caught) == 1
+        assert len(told(caught)) == 1
 
 
 def test_damaged_files_give_way(place):
@@ -416,7 +421,7 @@ def test_damaged_files_give_way(place):
             assert [row for batch in read_range(plan) for row in batch.to_pylist()] == found
         file.seek(-16, os.SEEK_CUR)
         file.write(was)
-    assert "damaged" in str(caught[0].message)
+    assert "damaged" in told(caught)[0]
     # What the server cannot read either is missing, and nothing else.
     expected = list(model.rows(1, 400))
     missing = [row for row in expected if row not in found]
