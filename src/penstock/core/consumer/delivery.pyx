@@ -155,7 +155,7 @@ cdef class Delivery:
             self.consumer.touch()
             self.room_made()
         else:
-            self.cursor.took(self.picked)
+            self.cursor.pass_over(self.picked)
         return 0
 
     cdef uint64_t prepare(self, Record* r) except 0:

@@ -30,7 +30,8 @@ cdef class Cursor:
     cdef int start_with_last(self) except -1                                   # begin with the last message of each wanted subject
     cdef int want(self, uint32_t subject_id) except -1                         # this subject passes the filters
     cdef uint64_t peek(self, uint64_t visible) except? 18446744073709551615    # the next wanted sequence <= visible, 0: none
-    cdef int took(self, uint64_t seq) except -1                                # the message of peek() was handed out, or is not live any more
+    cdef int took(self, uint64_t seq) except -1                                # the message of peek() was handed out
+    cdef int pass_over(self, uint64_t seq) except -1                           # the message of peek() is not live any more
     cdef int jump(self, uint64_t seq) except -1                                # caught up: `seq` is the first wanted message since then
     cdef int skip_below(self, uint64_t seq) except -1                          # the stream starts at `seq` now
     cdef int purged_below(self, uint64_t seq) except -1                        # the stream starts at `seq` now, after a purge

@@ -304,15 +304,21 @@ cdef class Cursor:
         return total
 
     cdef int took(self, uint64_t seq) except -1:
+        cdef bint of_starts = self.starts_at < self.starts_len
+        self.pass_over(seq)
+        if of_starts and self.starts_at == self.starts_len:
+            seq = max(seq, self.next_seq - 1)
+        self.passed = seq
+        return 0
+
+    cdef int pass_over(self, uint64_t seq) except -1:
         self.found = 0
         if self.starts_at < self.starts_len:
             self.starts_at += 1
-            self.passed = seq if self.starts_at < self.starts_len else max(seq, self.next_seq - 1)
             return 0
         if self.known and self.counted >= seq and self.ahead:
             self.ahead -= 1
         self.next_seq = seq + 1
-        self.passed = seq
         return 0
 
     cdef int jump(self, uint64_t seq) except -1:
