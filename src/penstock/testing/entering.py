@@ -40,14 +40,14 @@ class ServerBlock(AbstractAsyncContextManager["Client"]):
     if not TYPE_CHECKING:  # checkers say it themselves
 
         def __enter__(self) -> NoReturn:
-            """Tell who forgot one of two words."""
+            """Say that ``async`` or ``_blocking`` is missing."""
             raise TypeError(f"server() is for asyncio: write {ASYNCIO}, or {BLOCKING}")
 
         def __exit__(self, *_: object) -> None:
             """Python asks for it before it calls ``__enter__``."""
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Tell who takes it for the client."""
+            """Say that the client comes with the block."""
             raise AttributeError(f"server() is no client, but gives one: write {ASYNCIO}")
 
 
@@ -74,7 +74,7 @@ class BlockingServerBlock(AbstractContextManager["BlockingClient"]):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:
-            """Tell who took the wrong one of two."""
+            """Say which of the two functions is for asyncio."""
             raise TypeError(
                 f"server_blocking() is for blocking code: write {BLOCKING}, or {ASYNCIO}"
             )
@@ -83,5 +83,5 @@ class BlockingServerBlock(AbstractContextManager["BlockingClient"]):
             """Python asks for it before it calls ``__aenter__``."""
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Tell who takes it for the client."""
+            """Say that the client comes with the block."""
             raise AttributeError(f"server_blocking() is no client, but gives one: write {BLOCKING}")

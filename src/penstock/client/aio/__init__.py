@@ -57,7 +57,7 @@ class Connecting:
     if not TYPE_CHECKING:  # checkers say it themselves
 
         def __enter__(self) -> None:
-            """Tell who forgot one of two words."""
+            """Say that ``async`` or ``_blocking`` is missing."""
             raise TypeError(
                 "connect() is for asyncio: write `async with connect(...)`, or `with connect_blocking(...)`"
             )
@@ -66,7 +66,7 @@ class Connecting:
             """Python asks for it before it calls ``__enter__``."""
 
         def __getattr__(self, name: str) -> None:
-            """Tell who takes it for the client."""
+            """Say that the client comes with the block."""
             raise AttributeError(
                 f"no {name!r} before there is a connection: write `async with connect(...) as nc`, "
                 "or `nc = await connect(...)`"

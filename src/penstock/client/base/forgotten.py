@@ -15,7 +15,7 @@ class AsyncOnly:
     if not TYPE_CHECKING:  # checkers say it themselves
 
         def __enter__(self) -> None:
-            """Tell who forgot ``async``."""
+            """Say that ``async`` is missing."""
             raise TypeError(f"{type(self).__name__} is for asyncio: write `async with`, not `with`")
 
         def __exit__(self, *_: object) -> None:
@@ -29,7 +29,7 @@ class BlockingOnly:
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> None:
-            """Tell who wrote ``async``."""
+            """Say that ``async`` does not belong here."""
             raise TypeError(
                 f"{type(self).__name__} is for blocking code: write `with`, not `async with`"
             )
@@ -45,7 +45,7 @@ class AsyncItems:
     if not TYPE_CHECKING:
 
         def __iter__(self) -> None:
-            """Tell who forgot ``async``."""
+            """Say that ``async`` is missing."""
             raise TypeError(f"{type(self).__name__} is for asyncio: write `async for`, not `for`")
 
 
@@ -56,7 +56,7 @@ class BlockingItems:
     if not TYPE_CHECKING:
 
         def __aiter__(self) -> None:
-            """Tell who wrote ``async``."""
+            """Say that ``async`` does not belong here."""
             raise TypeError(
                 f"{type(self).__name__} is for blocking code: write `for`, not `async for`"
             )

@@ -110,7 +110,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     if not TYPE_CHECKING:  # checkers say it themselves
 
         async def __aenter__(self) -> None:
-            """Tell who took the wrong one of two."""
+            """Say which of the two functions is for asyncio."""
             self.close()
             raise TypeError(
                 "connect_blocking() is for blocking code: write `with connect_blocking(...)`, "

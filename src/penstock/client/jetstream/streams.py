@@ -1,5 +1,5 @@
 """JetStream over a session, without a transport: publishing with one ack, ordered reading, push
-consumers. ``jetstream.py`` has the requests and answers.
+consumers. ``plans/jetstream.py`` has the requests and answers.
 """
 
 from __future__ import annotations

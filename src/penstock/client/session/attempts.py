@@ -1,6 +1,6 @@
 """A client's attempts to connect, one server after the other, as steps.
 
-``pool.py`` has the order of the servers and the waits between attempts. Does no I/O and reads no clock of
+``protocol/pool.py`` has the order of the servers and the waits between attempts. Does no I/O and reads no clock of
 its own.
 """
 
