@@ -150,12 +150,23 @@ def with_peers(*peers: PeerInfo, leader: str = "a") -> StreamInfo:
         (
             StreamInfo(sources=[StreamSourceInfo(lag=3), StreamSourceInfo(lag=7)]),
             {"lag_critical": 7},
-            ("CRITICAL", ["lag 7"]),
+            ("CRITICAL", ["1 sources lagged"]),
         ),
+        (
+            StreamInfo(sources=[StreamSourceInfo(active=-1), StreamSourceInfo(active=5)]),
+            {"seen_critical": 6},
+            ("CRITICAL", ["1 sources inactive"]),
+        ),
+        (
+            StreamInfo(sources=[StreamSourceInfo(lag=6), StreamSourceInfo(active=5)]),
+            {"seen_critical": 6, "lag_critical": 7},
+            ("OK", []),
+        ),
+        (StreamInfo(mirror=StreamSourceInfo(lag=7)), {"lag_critical": 7}, ("CRITICAL", ["lag 7"])),
         (
             StreamInfo(mirror=StreamSourceInfo(active=-1)),
             {"seen_critical": SECOND_NS},
-            ("CRITICAL", ["an origin was never seen"]),
+            ("CRITICAL", ["the origin was never seen"]),
         ),
         (
             StreamInfo(config=StreamConfig(mirror=StreamSource(name="O"))),
@@ -177,6 +188,46 @@ def test_a_stream_is_judged(
     info: StreamInfo, limits: dict[str, int], expected: tuple[str, list[str]]
 ) -> None:
     assert judged(info, **limits) == expected
+
+
+def test_replicas_and_the_meta_group_are_counted_by_fault() -> None:
+    infos = [
+        StreamInfo(config=StreamConfig(name="single")),
+        with_peers(PeerInfo(), PeerInfo()),
+        with_peers(leader=""),
+        with_peers(PeerInfo()),
+        with_peers(PeerInfo(), PeerInfo(lag=9)),
+        with_peers(PeerInfo(), PeerInfo(active=2 * SECOND_NS)),
+        with_peers(PeerInfo(), PeerInfo(offline=True)),
+        StreamInfo(config=StreamConfig(name="S", num_replicas=3)),
+    ]
+    report = Report("jetstream", "JetStream")
+    limits = {"replica-lag-critical": 8, "replica-seen-critical": SECOND_NS}
+    rules.replicas(report, infos, limits)
+    assert {each.name: each.value for each in report.metrics} == {
+        "replicas_ok": 2,
+        "replicas_no_leader": 1,
+        "replicas_missing_replicas": 1,
+        "replicas_lagged": 1,
+        "replicas_not_seen": 1,
+        "replicas_fail": 2,
+    }
+    assert len(report.critical) == 6
+    peers = [
+        {"name": "b", "current": True, "lag": 9, "active": 2 * SECOND_NS},
+        {"name": "c", "current": False, "offline": True},
+    ]
+    report = Report("meta", "JetStream Meta Cluster")
+    group = {"leader": "a", "replicas": peers}
+    rules.meta(report, [group], 3, {"lag-critical": 8, "seen-critical": SECOND_NS})
+    assert {each.name: each.value for each in report.metrics} == {
+        "peers": 3,
+        "peer_offline": 1,
+        "peer_not_current": 1,
+        "peer_inactive": 1,
+        "peer_lagged": 1,
+    }
+    assert report.critical == ["offline: c", "not current: c", "inactive: b", "lagged: b"]
 
 
 def test_thresholds_of_the_metadata_hold_unless_options_say_otherwise() -> None:
@@ -223,7 +274,7 @@ def test_a_connection_is_checked(check: Run) -> None:
     ran = check("connection", *patient)
     assert ran.status == 0
     assert re.match(
-        r"OK connection OK:connected in \S+ OK:rtt \S+ OK:round trip took \S+ \|", ran.out
+        r"OK Connection OK:connected in \S+ OK:rtt \S+ OK:round trip took \S+ \|", ran.out
     )
     slow = check("conn", "--rtt-critical", "1ns", "--format", "json")
     assert (slow.status, slow.json["status"]) == (2, "CRITICAL")
@@ -232,10 +283,10 @@ def test_a_connection_is_checked(check: Run) -> None:
 def test_nobody_there_is_critical(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     ran = cli("server", "check", "jetstream")
-    assert (ran.status, ran.out.split(":")[0]) == (2, "CRITICAL jetstream Crit")
+    assert (ran.status, ran.out.split(":")[0]) == (2, "CRITICAL JetStream Crit")
     metrics = cli("server", "check", "jetstream", "--format", "prometheus")
     assert metrics.status == 0
-    assert 'status_code{item="jetstream",status="CRITICAL"} 2' in metrics.out
+    assert 'status_code{item="JetStream",status="CRITICAL"} 2' in metrics.out
 
 
 def test_streams_consumers_messages_are_checked(
@@ -274,7 +325,7 @@ def test_the_account_a_bucket_a_service_are_checked(
     check: Run, peer: ServerProcess, unique: str
 ) -> None:
     assert check("jetstream").status == 0
-    assert check("js", "--format", "text").out.startswith("jetstream: OK\n")
+    assert check("js", "--format", "text").out.startswith("JetStream: OK\n")
     with connect_blocking(peer.url) as client:
         bucket = client.jetstream().create_key_value(KeyValueConfig(bucket=unique))
         bucket.put("a", b"1")
@@ -291,6 +342,51 @@ def test_the_account_a_bucket_a_service_are_checked(
     assert check(*asked, "--match-payload", "nonsense").status == 2
     assert check(*asked, "--match-header", "A:b").status == 2
     assert check(*asked, "--response-critical", "1ns").status == 2
+
+
+def series(text: str) -> set[str]:
+    """The series of a page for Prometheus: names and items, without values and the status."""
+    found = (line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#"))
+    return {
+        re.sub(r',status="[A-Z]+"', "", each).removeprefix("nats_server_check_") for each in found
+    }
+
+
+def test_prometheus_gets_the_series_of_the_nats_command(
+    check: Run, peer: ServerProcess, unique: str
+) -> None:
+    with connect_blocking(peer.url) as client:
+        jetstream = client.jetstream()
+        jetstream.create_stream(StreamConfig(name=unique))
+        config = StreamConfig(name=f"{unique}-2", sources=[StreamSource(name=unique)])
+        jetstream.create_stream(config)
+        jetstream.create_consumer(unique, ConsumerConfig(durable_name="C", ack_policy="explicit"))
+        jetstream.create_key_value(KeyValueConfig(bucket=unique))
+        jetstream.publish(unique, b"hello")
+
+    def found(*words: object) -> set[str]:
+        return series(check(*words, "--format", "prometheus").out)
+
+    def named(item: str, suite: str, *names: str) -> set[str]:
+        return {f'{suite}_{name}{{item="{item}"}}' for name in (*names, "status_code")}
+
+    times = ("connect_time", "rtt", "request_time")
+    assert found("connection") == named("Connection", "connections", *times)
+    usage = [f"{n}{e}" for n in ("memory", "storage", "streams", "consumers") for e in ("", "_pct")]
+    kinds = ("ok", "no_leader", "missing_replicas", "lagged", "not_seen", "fail")
+    copies = [f"replicas_{each}" for each in kinds]
+    assert found("jetstream") == named("JetStream", "jetstream", *usage, *copies)
+    on = ("--stream", unique)
+    assert found("message", *on) == named("Stream Message", "message", "age", "size")
+    state = ("messages", "subjects", "sources")
+    assert found("stream", *on) == named(unique, "stream", *state)
+    lagging = ("sources_lagged", "sources_inactive")
+    sourced = found("stream", "--stream", f"{unique}-2", "--lag-critical", 1)
+    assert sourced == named(f"{unique}-2", "stream", *state, *lagging)
+    counts = ("ack_pending", "pull_waiting", "pending", "redelivered")
+    assert found("consumer", *on, "--consumer", "C") == named(f"{unique}_C", "consumer", *counts)
+    assert found("kv", "--bucket", unique) == named(unique, "kv", "values", "bytes", "replicas")
+    assert found("request", "--subject", unique) == named(unique, "request", "time")
 
 
 CONFIG = """
@@ -319,6 +415,7 @@ def test_a_server_is_checked_over_the_system_account(
         fine = cli(*on, "bertha", "--js-required", "--mem-warn", 1 << 40, "--mem-critical", 1 << 41)
         assert fine.status == 0, fine
         assert fine.out.startswith("OK bertha OK:JetStream is on")
+        assert re.search(r"\| uptime=\S+ cpu=\S+ mem=\d+;\d+;\d+ connections=", fine.out)
         assert cli(*on, "bertha", "--tls-required").status == 2
         assert cli(*on, "bertha", "--uptime-critical", "24h").status == 2
         assert cli(*on, "bertha", "--conn-warn", 3, "--conn-critical", 2).status == 2
@@ -356,6 +453,11 @@ def test_a_credentials_file_is_checked(cli: Run, tmp_path: Path) -> None:
     file.write_text(text)
     on = ("server", "check", "credential", "--credential")
     assert cli(*on, file).status == 0
+    page = cli(*on, file, "--format", "prometheus").out
+    assert series(page) == {
+        'credential_expiry{item="Credential"}',
+        'credential_status_code{item="Credential"}',
+    }
     assert cli(*on, file, "--validity-critical", "365000d").status == 2
     assert cli(*on, tmp_path / "none").status == 2
     file.write_text(text.replace(claims.rstrip("="), "nonsense"))

@@ -185,7 +185,8 @@ def _gauge(name: str, text: str) -> list[str]:
 
 
 def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # a quote becomes a dot, as in the labels of the nats command
+    return text.replace("\\", "\\\\").replace('"', ".").replace("\n", "\\n")
 
 
 def _number(value: float) -> str:

@@ -87,38 +87,56 @@ def stream(report: Report, info: StreamInfo, limits: Limits) -> None:
 def _sources(report: Report, info: StreamInfo, limits: Limits) -> None:
     lag, seen_ns = limits["lag-critical"], limits["seen-critical"]
     low, high = limits["min-sources"], limits["max-sources"]
+    if info.config.mirror is not None or info.mirror is not None:
+        _mirror(report, info, lag, seen_ns)
+        return
     count = len(info.sources)
+    report.metrics.append(Metric("sources", count, "Sources of the stream", "", low, high))
     if low or high:
         wrong = (low and count < low) or (high and count > high)
         (report.critical if wrong else report.ok).append(f"{count} sources")
-        report.metrics.append(Metric("sources", count, "Sources of the stream", "", low, high))
-    if info.config.mirror is not None and info.mirror is None:
-        report.critical.append("the mirror has no state")
-    origins = [*info.sources, *([info.mirror] if info.mirror is not None else [])]
-    if not origins:
-        if info.config.mirror is None and (lag or seen_ns) and not (low or high):
+    if not count:
+        if (lag or seen_ns) and not (low or high):
             report.critical.append("the stream has neither a mirror nor sources")
         return
-    behind = max(each.lag for each in origins)
-    quiet_ns = max(each.active if each.active >= 0 else 1 << 62 for each in origins)
+    lagged = sum(bool(lag) and each.lag >= lag for each in info.sources)
+    # active is negative for a source that was never seen
+    inactive = sum(bool(seen_ns) and not 0 <= each.active < seen_ns for each in info.sources)
+    report.metrics += [
+        Metric("sources_lagged", lagged, "Sources that are too many messages behind"),
+        Metric("sources_inactive", inactive, "Sources that were not seen for too long"),
+    ]
+    for limit, bad, word, good in (
+        (lag, lagged, "lagged", "current"),
+        (seen_ns, inactive, "inactive", "active"),
+    ):
+        if limit:
+            text = f"{bad} sources {word}" if bad else f"{count} sources {good}"
+            (report.critical if bad else report.ok).append(text)
+
+
+def _mirror(report: Report, info: StreamInfo, lag: int, seen_ns: int) -> None:
+    state = info.mirror
+    if state is None:
+        report.critical.append("the mirror has no state")
+        return
     report.above(
-        Metric("lag", behind, "Messages that the slowest origin is ahead", "", 0, lag),
-        f"lag {behind}",
+        Metric("lag", state.lag, "Messages that the origin is ahead", "", 0, lag),
+        f"lag {state.lag}",
         critical=lag,
     )
-    text = (
-        "an origin was never seen" if quiet_ns >> 62 else f"all origins seen {_ago(quiet_ns)} ago"
-    )
+    never = state.active < 0
+    active_ns = 1 << 62 if never else state.active
     report.above(
         Metric(
             "active",
-            quiet_ns / SECOND_NS,
-            "Time since an origin was seen",
+            active_ns / SECOND_NS,
+            "Time since the origin was seen",
             "s",
             0,
             seen_ns / SECOND_NS,
         ),
-        text,
+        "the origin was never seen" if never else f"origin seen {_ago(active_ns)} ago",
         critical=seen_ns / SECOND_NS,
     )
 
@@ -190,6 +208,11 @@ def pinned(report: Report, info: ConsumerInfo) -> None:
         report.critical.append("the consumer pins no clients")
         return
     groups = {each.group: each.pinned_client_id for each in info.priority_groups}
+    pinned_count = sum(bool(groups.get(each)) for each in config.priority_groups)
+    report.metrics += [
+        Metric("pinned_groups", pinned_count, "Priority groups with a pinned client"),
+        Metric("groups", len(config.priority_groups), "Priority groups"),
+    ]
     for group in config.priority_groups:
         if groups.get(group):
             report.ok.append(f"group {group} is pinned")
@@ -234,27 +257,74 @@ def account(report: Report, info: AccountInfo, limits: Limits) -> None:
 
 def replicas(report: Report, infos: list[StreamInfo], limits: Limits) -> None:
     """All streams with copies have a leader and healthy copies."""
-    sick = 0
+    lag, seen_ns = limits["replica-lag-critical"], limits["replica-seen-critical"]
+    counts = dict.fromkeys(("ok", "no_leader", "missing_replicas", "lagged", "not_seen", "fail"), 0)
     for info in infos:
-        if info.config.num_replicas <= 1:
-            continue
-        one = Report("", "")
-        _peers(
-            one,
-            info,
-            {
-                "peer-expect": info.config.num_replicas,
-                "peer-lag-critical": limits["replica-lag-critical"],
-                "peer-seen-critical": limits["replica-seen-critical"],
-            },
-        )
-        if one.critical:
-            sick += 1
-            report.critical.append(f"stream {info.config.name}: {', '.join(one.critical)}")
-    report.metrics += [
-        Metric("replicas_ok", len(infos) - sick, "Streams with healthy copies"),
-        Metric("replicas_fail", sick, "Streams without a leader, or with bad copies"),
-    ]
+        wrong = _unhealthy(info, lag, seen_ns)
+        counts[wrong or "ok"] += 1
+        if wrong:
+            text = f"stream {info.config.name}: {wrong.replace('_', ' ')}"
+            report.critical.append(text)
+    texts = {
+        "ok": "Streams with healthy copies",
+        "no_leader": "Streams without a leader",
+        "missing_replicas": "Streams with fewer copies than configured",
+        "lagged": f"Streams with a copy that lags by more than {lag} operations",
+        "not_seen": f"Streams with a copy not seen for {format_duration(seen_ns)}",
+        "fail": "Streams with a copy that is offline, or without a cluster",
+    }
+    for name, count in counts.items():
+        seconds = name == "not_seen"
+        critical = {"lagged": lag, "not_seen": seen_ns / SECOND_NS}.get(name, 0)
+        unit = "s" if seconds else ""
+        report.metrics.append(Metric(f"replicas_{name}", count, texts[name], unit, 0, critical))
+
+
+def _unhealthy(info: StreamInfo, lag: int, seen_ns: int) -> str:
+    """The first fault of a stream's copies, or an empty text."""
+    if info.config.num_replicas <= 1:
+        return ""
+    if info.cluster is None:
+        return "fail"
+    if not info.cluster.leader:
+        return "no_leader"
+    copies = info.cluster.replicas
+    if len(copies) != info.config.num_replicas - 1:
+        return "missing_replicas"
+    for each in copies:
+        if each.offline:
+            return "fail"
+        if seen_ns and each.active > seen_ns:
+            return "not_seen"
+        if lag and each.lag > lag:
+            return "lagged"
+    return ""
+
+
+def meta(
+    report: Report, groups: list[Mapping[str, Any]], expect: int, limits: Mapping[str, int | None]
+) -> None:
+    """The group of a JetStream cluster, as each of its servers reports it."""
+    leading = next((each for each in groups if each.get("replicas")), groups[0])
+    peers = leading.get("replicas") or []
+    if not leading.get("leader"):
+        report.critical.append("no leader")
+    count = len(peers) + 1
+    report.metrics.append(Metric("peers", count, "Servers of the cluster", "", expect, expect))
+    text = f"{count} servers of {expect}"
+    (report.ok if count == expect else report.critical).append(text)
+    lag, seen = limits["lag-critical"] or 0, limits["seen-critical"] or 0
+    for words, sick in (
+        ("offline", [each for each in peers if each.get("offline")]),
+        ("not_current", [each for each in peers if not each.get("current")]),
+        ("inactive", [each for each in peers if seen and each.get("active", 0) > seen]),
+        ("lagged", [each for each in peers if lag and each.get("lag", 0) > lag]),
+    ):
+        shown = words.replace("_", " ")
+        report.metrics.append(Metric(f"peer_{words}", len(sick), f"Servers that are {shown}"))
+        if sick:
+            names = ", ".join(str(each.get("name")) for each in sick)
+            report.critical.append(f"{shown}: {names}")
 
 
 def server(report: Report, varz: Mapping[str, Any], limits: Limits, required: set[str]) -> None:
@@ -269,7 +339,7 @@ def server(report: Report, varz: Mapping[str, Any], limits: Limits, required: se
             (report.ok if there else report.critical).append(text if there else missing)
     for name, value, unit, text in (
         ("cpu", varz.get("cpu", 0.0), "%", "CPU"),
-        ("mem", varz.get("mem", 0), "B", "memory"),
+        ("mem", varz.get("mem", 0), "", "memory"),
         ("conn", varz.get("connections", 0), "", "connections"),
         ("subs", varz.get("subscriptions", 0), "", "subscriptions"),
     ):
@@ -304,13 +374,13 @@ def uptime(report: Report, up_ns: int, warning_ns: int, critical_ns: int) -> Non
 
 
 def expiry(report: Report, expires_ns: int, now_ns: int, limits: Limits, required: bool) -> None:
-    """How long credentials hold still; ``expires_ns`` 0 is for ever."""
+    """How long credentials stay valid; ``expires_ns`` 0 means for ever.
+
+    The metric ``expiry`` is 0 for credentials that never expire: a rule that compares it with a
+    time to act must exclude 0.
+    """
     warning, critical = limits["validity-warn"], limits["validity-critical"]
-    if not expires_ns:
-        text = "never expires"
-        (report.critical if required else report.ok).append(text)
-        return
-    left_ns = expires_ns - now_ns
+    left_ns = expires_ns - now_ns if expires_ns else 0
     report.metrics.append(
         Metric(
             "expiry",
@@ -321,6 +391,10 @@ def expiry(report: Report, expires_ns: int, now_ns: int, limits: Limits, require
             critical / SECOND_NS,
         )
     )
+    if not expires_ns:
+        text = "never expires"
+        (report.critical if required else report.ok).append(text)
+        return
     if left_ns <= 0:
         report.critical.append(f"expired {_ago(-left_ns)} ago")
         return

@@ -28,11 +28,13 @@ COLLECTED = "penstock.check_reports"
 """The entry of a context's ``meta`` for a list that gets the reports instead of their being printed."""
 
 
-def _check(suite: str, name: str = "") -> Callable[[F], F]:
+def _check(suite: str, name: str = "", *, title: str = "") -> Callable[[F], F]:
     """The options of every check, its output and its exit status.
 
     The function fills a report. If it cannot check, for instance without a server or a stream, the
-    result is critical. ``name`` is the option that names the checked thing.
+    result is critical. ``name`` is the option with the name of the checked item; a check without
+    one has a fixed ``title``. Suites and titles are those of the ``nats`` command: alert rules
+    match them.
     """
 
     def wrap(function: F) -> F:
@@ -55,8 +57,7 @@ def _check(suite: str, name: str = "") -> Callable[[F], F]:
         def command(
             session: Session, /, form: Form, namespace: str, outfile: str | None, **given: Any
         ) -> int:
-            title = "_".join(str(given[each]) for each in name.split()) if name else suite
-            report = Report(suite, title)
+            report = Report(suite, title or "_".join(str(given[each]) for each in name.split()))
             if session.as_json and form == "nagios":
                 form = "json"
             try:
@@ -124,7 +125,7 @@ def _stream_option(function: F) -> F:
     ("req-warn", "Warn if a message to itself takes this long.", "500ms"),
     ("req-critical", "Critical if a message to itself takes this long.", "1s"),
 )
-@_check("connection")
+@_check("connections", title="Connection")
 def connection(session: Session, report: Report, limits: dict[str, int]) -> None:
     """Check that clients can connect, and how fast."""
     import penstock.client.blocking  # noqa: F401  # loading it takes longer than connecting
@@ -218,7 +219,7 @@ def consumer(
     ("age-warn", "Warn if the message is this old.", ""),
     ("age-critical", "Critical if the message is this old.", ""),
 )
-@_check("message", "stream")
+@_check("message", title="Stream Message")
 def message(
     session: Session,
     report: Report,
@@ -261,7 +262,7 @@ def message(
         text = f"content {'matches' if fits else 'does not match'} {content}"
         (report.ok if fits else report.critical).append(text)
     if not report.ok and not report.critical and not report.warning:
-        report.ok.append("valid message")
+        report.ok.append(f"valid message on {stream} > {subject}")
 
 
 @click.command()
@@ -278,7 +279,7 @@ def message(
     ("replica-seen-critical", "Critical if a copy was not seen for longer.", "5s"),
     ("replica-lag-critical", "Critical if a copy lags by more operations.", 200),
 )
-@_check("jetstream")
+@_check("jetstream", title="JetStream")
 def jetstream(session: Session, report: Report, replicas: bool, limits: dict[str, int]) -> None:
     """Check the JetStream of the account: usage against its limits, copies of streams."""
     with session.connect() as client:
@@ -297,7 +298,7 @@ def jetstream(session: Session, report: Report, replicas: bool, limits: dict[str
     ("lag-critical", "Critical if a server lags by more operations.", 0),
     ("seen-critical", "Critical if a server was not seen for longer.", ""),
 )
-@_check("meta")
+@_check("meta", title="JetStream Meta Cluster")
 def meta(session: Session, report: Report, expect: int, limits: dict[str, int | None]) -> None:
     """Check the JetStream cluster: leader, number and state of its servers.
 
@@ -309,23 +310,7 @@ def meta(session: Session, report: Report, expect: int, limits: dict[str, int | 
     if not groups:
         report.critical.append("JetStream is not clustered")
         return
-    leading = next((each for each in groups if each.get("replicas")), groups[0])
-    peers = leading.get("replicas") or []
-    if not leading.get("leader"):
-        report.critical.append("no leader")
-    count = len(peers) + 1
-    text = f"{count} servers of {expect}"
-    (report.ok if count == expect else report.critical).append(text)
-    lag, seen = limits["lag-critical"] or 0, limits["seen-critical"] or 0
-    for words, sick in (
-        ("offline", [each for each in peers if each.get("offline")]),
-        ("lagged", [each for each in peers if lag and each.get("lag", 0) > lag]),
-        ("inactive", [each for each in peers if seen and each.get("active", 0) > seen]),
-    ):
-        report.metrics.append(Metric(f"{words}_peers", len(sick), f"Servers that are {words}"))
-        if sick:
-            names = ", ".join(str(each.get("name")) for each in sick)
-            report.critical.append(f"{words}: {names}")
+    rules.meta(report, groups, expect, limits)
 
 
 @click.command()
@@ -375,10 +360,10 @@ def server(
         report.critical.append(f"no server {name} answers; this needs the system account")
         return
     varz = matching[0]
-    wanted = {"auth": auth_required, "tls": tls_required, "js": js_required}
-    rules.server(report, varz, limits, {each for each, on in wanted.items() if on})
     up_ns = parse_time(varz["now"]) - parse_time(varz["start"])
     rules.uptime(report, up_ns, limits["uptime-warn"] or 0, limits["uptime-critical"] or 0)
+    wanted = {"auth": auth_required, "tls": tls_required, "js": js_required}
+    rules.server(report, varz, limits, {each for each, on in wanted.items() if on})
     certificate = {f"validity-{name}": limits[f"tls-cert-{name[:4]}"] or 0 for name in _LEVELS}
     if any(certificate.values()):
         text = str(varz.get("tls_cert_not_after") or "")
@@ -418,7 +403,8 @@ def kv(
     """Check a key-value bucket: the number of its values, a key."""
     with session.connect() as client:
         found = session.jetstream(client).key_value(bucket)
-        count = found.status().values
+        status = found.status()
+        count = status.values
         report.ok.append(f"bucket {bucket}")
         warning, critical = (max(limits[f"values-{name}"], 0) for name in ("warn", "critical"))
         report.between(
@@ -427,6 +413,10 @@ def kv(
             warning=warning,
             critical=critical,
         )
+        report.metrics += [
+            Metric("bytes", status.bytes, "Bytes stored in the bucket", "B"),
+            Metric("replicas", status.stream_info.config.num_replicas, "Copies of the bucket"),
+        ]
         if key is None:
             return
         there = found.get(key) is not None
@@ -443,7 +433,7 @@ def kv(
     ("validity-warn", "Warn if it expires within this time.", ""),
     ("validity-critical", "Critical if it expires within this time.", ""),
 )
-@_check("credential", "file")
+@_check("credential", title="Credential")
 def credential(
     session: Session, report: Report, file: str, require_expiry: bool, limits: dict[str, int | None]
 ) -> None:
@@ -502,15 +492,24 @@ def request(
         checked = [(name, re.compile(pattern)) for name, pattern in patterns]
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
+    warning, critical = (limits[f"response-{name}"] or 0 for name in ("warn", "critical"))
+
+    def measured(took_ns: int) -> Metric:
+        text = "Time until the answer"
+        return Metric("time", took_ns / 1e9, text, "s", warning / 1e9, critical / 1e9)
+
     with session.connect() as client:
         started = time.monotonic_ns()
-        answer = client.request(
-            subject, payload.encode(), headers=given or None, timeout=session.timeout / 1e9
-        )
+        try:
+            answer = client.request(
+                subject, payload.encode(), headers=given or None, timeout=session.timeout / 1e9
+            )
+        except PenstockError:
+            report.metrics.append(measured(time.monotonic_ns() - started))
+            raise
         took_ns = time.monotonic_ns() - started
-    warning, critical = (limits[f"response-{name}"] or 0 for name in ("warn", "critical"))
     report.above(
-        Metric("time", took_ns / 1e9, "Time until the answer", "s", warning / 1e9, critical / 1e9),
+        measured(took_ns),
         f"answer after {took_ns / 1e6:.2f} ms",
         warning=warning / 1e9,
         critical=critical / 1e9,

@@ -131,7 +131,8 @@ class Check:
                 command.invoke(ctx)
         except (click.ClickException, PenstockError, OSError, ValueError) as error:
             text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            found = [Report(self.kind, self.name, critical=[text])]
+            suite = "connections" if self.kind == "connection" else self.kind
+            found = [Report(suite, self.name, critical=[text])]
         found[0].name = self.name
         return found[0]
 
