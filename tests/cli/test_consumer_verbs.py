@@ -48,10 +48,24 @@ EVERY_OPTION: dict[str, dict[str, Any]] = {
     },
     "--target t.x --bps 1000": {"rate_limit_bps": 1000},
     "--headers-only --replay original": {"headers_only": True, "replay_policy": "original"},
-    "--sample 30": {"sample_freq": "30%"},
-    "--backoff linear --backoff-steps 3 --backoff-min 1s --backoff-max 3s --max-deliver 5": {
-        "backoff": [1_000_000_000, 2_000_000_000, 3_000_000_000]
+    "--sample 30": {"sample_freq": "30"},
+    "--backoff linear --backoff-steps 3 --backoff-min 1s --backoff-max 4s --max-deliver 5": {
+        "backoff": [1_000_000_000, 2_000_000_000, 3_000_000_000],
+        "max_deliver": 5,
     },
+    # the nats command ends one step before --backoff-max, and limits the deliveries
+    "--pull --backoff linear --backoff-steps 3 --backoff-min 1s --backoff-max 5s --defaults": {
+        "backoff": [1_000_000_000, 2_333_333_333, 3_666_666_666],
+        "max_deliver": 4,
+        "ack_policy": "explicit",
+    },
+    "--target t.x --deliver all --defaults": {"ack_policy": "none", "deliver_subject": "t.x"},
+    "--target t.x --ack explicit": {"ack_policy": "explicit"},
+    "--pull --deliver subject --defaults": {
+        "deliver_policy": "last_per_subject",
+        "filter_subject": ">",
+    },
+    "--metadata a:b=c --metadata d=e:f": {"metadata": {"a": "b=c", "d": "e:f"}},
     "--inactive-threshold 1h --memory": {
         "inactive_threshold": 3_600_000_000_000,
         "mem_storage": True,
@@ -69,6 +83,8 @@ def test_every_option_reaches_the_server(at: Run, stream: str, options: str) -> 
     ran = at("consumer", "add", stream, "c", *options.split())
     assert ran.status == 0, ran.err
     found = at("consumer", "info", stream, "c", "-j").json["config"]
+    own = {n: v for n, v in found.get("metadata", {}).items() if not n.startswith("_nats")}
+    found["metadata"] = own
     assert {name: found[name] for name in EVERY_OPTION[options]} == EVERY_OPTION[options]
 
 

@@ -69,11 +69,16 @@ SIZE = Size()
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """The NAME=VALUE texts of an option that may be repeated; BadParameter."""
+    """The NAME=VALUE or NAME:VALUE texts of an option that may be repeated; BadParameter.
+
+    The first of the two signs ends the name.
+    """
     found = {}
     for each in given:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise click.BadParameter("NAME=VALUE", param_hint=option)
-        found[name] = value
+        parts = re.split("[=:]", each, maxsplit=1)
+        if len(parts) != 2 or not parts[0]:
+            raise click.BadParameter(
+                f"{each!r}: expected NAME=VALUE or NAME:VALUE", param_hint=option
+            )
+        found[parts[0]] = parts[1]
     return found

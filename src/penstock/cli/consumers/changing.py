@@ -16,6 +16,7 @@ from penstock.cli.consumers.fields import (
     changes_anything,
     configured,
     moment_of,
+    new_consumer,
     read_config,
     with_options,
 )
@@ -57,17 +58,17 @@ def add(
     **given: Any,
 ) -> None:
     """Create the consumer NAME of STREAM. At a terminal, ask for missing values."""
-    from penstock.client import ConsumerConfig
-
-    base = read_config(file.read_bytes(), str(file)) if file else ConsumerConfig(max_deliver=-1)
+    base = read_config(file.read_bytes(), str(file)) if file else None
     asked: list[tuple[str, object]] = []
-    name = name or base.durable_name or base.name or None
+    if base is not None:
+        name = name or base.durable_name or base.name or None
     if name is None and may_ask() and not (defaults or file):
         name = click.prompt("Name of the consumer", err=True)
         asked = _ask(given)
     if name is None and not ephemeral:
         raise click.UsageError("Missing argument 'NAME'.")
-    wanted = with_options(base, given, time.time_ns())
+    now_ns = time.time_ns()
+    wanted = new_consumer(given, now_ns) if base is None else with_options(base, given, now_ns)
     wanted = replace(wanted, name=name or "", durable_name="" if ephemeral else name or "")
     if output is not None:
         import json
@@ -97,7 +98,8 @@ def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
         given["deliver"] = ask("Where to begin", "--deliver", "all")
     if given["ack"] is None:
         kinds = click.Choice(["explicit", "all", "none"])
-        given["ack"] = ask("What must be acknowledged", "--ack", "explicit", kinds)
+        usual = "none" if given["target"] else "explicit"
+        given["ack"] = ask("What must be acknowledged", "--ack", usual, kinds)
     if not given["filters"]:
         text = ask("Only these subjects, empty for all", "--filter", "")
         given["filters"] = tuple(text.replace(",", " ").split())

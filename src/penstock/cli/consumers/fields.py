@@ -24,7 +24,12 @@ F = TypeVar("F", bound="Callable[..., object]")
 _ACKS = click.Choice(["explicit", "all", "none", "flow_control"])
 OPTIONS = [
     click.option("--filter", "filters", multiple=True, help="Only messages on this subject."),
-    click.option("--ack", type=_ACKS, default=None, help="Which messages need an ack."),
+    click.option(
+        "--ack",
+        type=_ACKS,
+        default=None,
+        help="Which messages need an ack: explicit by default, none with --target.",
+    ),
     click.option(
         "--deliver",
         default=None,
@@ -105,7 +110,8 @@ OPTIONS = [
     click.option(
         "--backoff",
         type=click.Choice(["none", "linear"]),
-        help="Wait longer before each redelivery, from --backoff-min to --backoff-max.",
+        help="Wait longer before each redelivery, from --backoff-min towards --backoff-max. "
+        "A new consumer without --max-deliver gets one delivery more than steps.",
     ),
     click.option(
         "--backoff-steps",
@@ -118,7 +124,11 @@ OPTIONS = [
         "--backoff-min", type=DURATION, default="1m", show_default=True, help="The first wait."
     ),
     click.option(
-        "--backoff-max", type=DURATION, default="20m", show_default=True, help="The last wait."
+        "--backoff-max",
+        type=DURATION,
+        default="20m",
+        show_default=True,
+        help="The wait that one step more would reach.",
     ),
     click.option(
         "--inactive-threshold",
@@ -139,7 +149,7 @@ OPTIONS = [
         "--metadata",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A name and a value for the metadata; repeatable.",
+        help="A name and a value for the metadata, also NAME:VALUE; repeatable.",
     ),
     click.option("--pause", default=None, help="Begin paused: until a time, or for a duration."),
     click.option("--pinned-groups", multiple=True, help="Priority groups with a pinned client."),
@@ -222,7 +232,7 @@ def with_options(base: ConsumerConfig, given: dict[str, Any], now_ns: int) -> Co
         span = 0 if text == "-1" else DURATION.convert(text, None, None)
         fields["idle_heartbeat"] = Nanoseconds(span)
     if "sample" in said:
-        fields["sample_freq"] = f"{said['sample']}%" if said["sample"] > 0 else ""
+        fields["sample_freq"] = str(said["sample"]) if said["sample"] > 0 else ""
     if "metadata" in said:
         kept = {
             name: value for name, value in base.metadata.items() if name.startswith(SERVERS_OWN)
@@ -233,6 +243,24 @@ def with_options(base: ConsumerConfig, given: dict[str, Any], now_ns: int) -> Co
     if "backoff" in said:
         fields["backoff"] = [] if said["backoff"] == "none" else _linear(said)
     return replace(base, **fields, **_groups(said))
+
+
+def new_consumer(given: dict[str, Any], now_ns: int) -> ConsumerConfig:
+    """The configuration of a new consumer from its options; UsageError.
+
+    Values that are not given are those of the ``nats`` command: a push consumer needs no acks, a
+    backoff limits the deliveries, and the last message of each subject is that of every subject.
+    """
+    from penstock.client import ConsumerConfig
+
+    found = with_options(ConsumerConfig(max_deliver=-1), given, now_ns)
+    if given["ack"] is None and found.deliver_subject:
+        found = replace(found, ack_policy="none")
+    if found.backoff and found.max_deliver == -1:
+        found = replace(found, max_deliver=len(found.backoff) + 1)
+    if found.deliver_policy == "last_per_subject" and not given["filters"]:
+        found = replace(found, filter_subject=">")
+    return found
 
 
 def filters_of(subjects: Sequence[str]) -> dict[str, Any]:
@@ -284,15 +312,14 @@ def moment_of(text: str, now_ns: int, *, back: bool = False) -> int:
 
 
 def _linear(said: dict[str, Any]) -> list[Any]:
-    """Waits that grow evenly from the shortest to the longest."""
+    """Waits that grow evenly: those of the ``nats`` command, which end one step before the longest."""
     from penstock.client import Nanoseconds
 
     steps, first, last = said["backoff_steps"], said["backoff_min"], said["backoff_max"]
     if last < first:
         raise click.UsageError("--backoff-max is below --backoff-min")
-    return [
-        Nanoseconds(first + (last - first) * index // max(steps - 1, 1)) for index in range(steps)
-    ]
+    step_ns = (last - first) // steps
+    return [Nanoseconds(first + step_ns * index) for index in range(steps)]
 
 
 def _groups(said: dict[str, Any]) -> dict[str, Any]:
