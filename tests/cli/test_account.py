@@ -61,7 +61,7 @@ def empty(client: BlockingClient) -> None:
 
 
 def state(run: Run) -> dict[str, tuple[int, int, int]]:
-    found = run("stream", "ls", "--json").json
+    found = run("stream", "report", "--json").json
     return {
         each["config"]["name"]: (
             each["state"]["messages"],

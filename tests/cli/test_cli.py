@@ -112,9 +112,9 @@ def test_json_for_programs_before_and_after_the_command(run, stream):
         found = json.loads(run(*arguments)[1])
         assert found["config"]["name"] == stream
         assert found["state"]["messages"] == 3
-    assert stream in [
-        each["config"]["name"] for each in json.loads(run("stream", "ls", "--json")[1])
-    ]
+    assert stream in json.loads(run("stream", "ls", "--json")[1])
+    listed = json.loads(run("stream", "report", "--json")[1])
+    assert stream in [each["config"]["name"] for each in listed]
     assert json.loads(run("stream", "get", stream, 2, "--json")[1])["data"] == "two"
     assert json.loads(run("account", "info", "--json")[1])["streams"] >= 1
     assert json.loads(run("stream", "info", "NOPE", "-j")[2])["error"]["err_code"] == 10059

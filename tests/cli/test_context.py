@@ -61,7 +61,10 @@ def test_a_context_from_birth_to_death(cli: Run, folder: Path, tmp_path: Path) -
     listed = cli("context", "ls").out
     assert "hub*" in listed
     assert "leaf*" not in listed
-    assert [each["selected"] for each in cli("ctx", "ls", "--json").json] == [True, False]
+    listing = cli("ctx", "ls", "--json").json
+    assert [each["selected"] for each in listing] == [True, False]
+    assert listing[0]["color_scheme"] == "red"
+    assert listing[0]["user"] == "anna"
     assert cli("context", "select", "leaf").out == "selected context leaf\n"
     assert cli("context", "-").out == "selected context hub\n"
     assert cli("context", "previous", "--json").json == {"selected": "leaf"}

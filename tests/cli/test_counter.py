@@ -50,7 +50,7 @@ def test_counting(at: Run, counters: str) -> None:
     assert "Value: 5\n" in at("counter", "view", one).out
     assert at("counter", "ls", "--stream", counters, "--names").out == f"{one}\n{two}\n"
     listed = at("counter", "ls", f"{counters}.*", "--json").json
-    assert [(each["subject"], len(each["value"])) for each in listed] == [(one, 1), (two, 5001)]
+    assert listed == [one, two]
     assert one in at("counter", "ls", f"{counters}.a").out
 
 
@@ -114,8 +114,9 @@ def test_errors_are_looked_up(cli: Run) -> None:
 
 
 def test_the_round_trip_is_measured(at: Run, peer: ServerProcess) -> None:
-    found = at("rtt", 3, "--json").json
-    assert found["iterations"] == 3
-    assert 0 < found["min_ns"] <= found["average_ns"] <= found["max_ns"]
+    (found,) = at("rtt", 3, "--json").json
+    (result,) = found["results"]
+    assert set(result) == {"time", "address", "rtt", "url"}
+    assert 0 < found["min_ns"] <= result["rtt"] <= found["max_ns"]
     assert found["url"].endswith(f":{peer.port}")
     assert "Pings: 5\n" in at("rtt").out

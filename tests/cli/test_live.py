@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -392,6 +393,19 @@ def test_top_at_a_terminal(url: str) -> None:
         assert max(map(len, after.split("\n"))) < max(map(len, before.split("\n"))) + 60
         screen.press("q")
         screen.expect(NORMAL)
+        assert screen.status() == 0
+
+
+def test_narrow_windows_show_whole_columns(url: str) -> None:
+    narrow = {**WINDOW, **ADMIN, "NATS_URL": url, "COLUMNS": "80"}
+    with Terminal("top", "-d", 0.2, environment=narrow) as screen:
+        screen.resize(20, 80)
+        screen.expect("by cid")
+        shown = re.sub(r"\x1b\[[\d;]*m", "", screen.expect("q: end"))
+        assert re.search(r"Host +CID +Name", shown)
+        assert re.search(r"127\.0\.0\.1:\d+ +\d+ ", shown)
+        assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+        screen.press("q")
         assert screen.status() == 0
 
 

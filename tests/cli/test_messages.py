@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -100,9 +101,22 @@ def test_a_stream_is_read_from_anywhere(at: Run, unique: str, tmp_path: Path) ->
     assert at("sub", f"{unique}.a", "-T", "--all", "--dump", tmp_path / "out").status == 0
     names = sorted(each.name for each in (tmp_path / "out").iterdir())
     assert names == ["1.json", "2.json", "3.json"]
-    assert json.loads((tmp_path / "out" / "2.json").read_text())["data"] == "2"
-    dumped = at("sub", f"{unique}.a", "-T", "--all", "--dump", "-").out.split("\0")
-    assert [json.loads(each)["data"] for each in dumped if each] == ["0", "2", "4"]
+    dumped = json.loads((tmp_path / "out" / "2.json").read_text())
+    assert set(dumped) == {"Subject", "Reply", "Header", "Data"}
+    assert (dumped["Subject"], dumped["Data"]) == (f"{unique}.a", "Mg==")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "out" / "2.json").stat().st_mode) == 0o600
+    lines = at("sub", f"{unique}.a", "-T", "--all", "--dump", "-").out.split("\0")
+    assert [json.loads(each)["Data"] for each in lines if each] == ["MA==", "Mg==", "NA=="]
+    # without a place to begin at: from the first message on, as nats does
+    assert at("sub", "--stream", unique, "-r", "-n", 6).out.split() == list("012345")
+    assert at("sub", "--stream", unique, "--direct", "-r", "-n", 6).out.split() == list("012345")
+    everywhere = at("sub", "--stream", unique, "--last-per-subject", "-rT")
+    assert everywhere.out.split() == ["4", "5"]
+    durable = ("sub", "--stream", unique, "--durable", "unread", "--no-ack", "-r", "-n", 2)
+    assert at(*durable).out.split() == ["0", "1"]
+    pending = at("consumer", "info", unique, "unread", "-j").json
+    assert (pending["num_ack_pending"] >= 2, pending["ack_floor"]["stream_seq"]) == (True, 0)
     assert at("sub", "--all").status == 2
     assert at("sub", f"{unique}.a", "--all", "--since", "1h").status == 2
 
@@ -173,8 +187,9 @@ def test_reply_answers_in_three_ways(at: Run, peer: ServerProcess, unique: str) 
     }
     for way, expected in ways.items():
         with running(peer, "reply", f"{unique}.*", *way, "-n", 1) as child:
-            ran = at("req", f"{unique}.x", "hi", "-j")
-            assert ran.json["data"] == expected
+            ran = at("req", f"{unique}.x", "hi")
+            assert ran.out == f"{expected}\n"  # the rest is on stderr
+            assert ran.err.startswith("_INBOX.")
             assert child.wait(60) == 0
     assert at("reply", unique).status == 2
 

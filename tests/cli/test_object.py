@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -79,7 +80,9 @@ def test_files_go_there_and_back(at: Run, bucket: str) -> None:
     assert Path("other").read_bytes() == data
     out = at("object", "get", bucket, source, "-O", "-").out
     assert out.encode("utf-8", "surrogateescape") == data
+    assert stored["sha256"] == hashlib.sha256(data).hexdigest()
     shown = at("object", "info", bucket, source).out
+    assert f"SHA-256: {stored['sha256']}" in shown
     assert "Size: 293.0 KiB" in shown
     assert "Header A: b" in shown
     small = at("object", "put", bucket, "--name", "s", "--chunk-size", 1, "--json", stdin=b"abc")

@@ -362,7 +362,7 @@ def test_results_of_sql_go_to_a_running_server(at: Run, server: LocalServer, uni
     assert at("stream", "add", unique, "--subjects", f"{unique}.>", "--defaults").status == 0
     query = "select text from W"
     assert at("sql", query, "--store", server.store, "--to", f"{unique}.x").status == 0
-    assert at("stream", "state", unique, "--json").json["messages"] == 5
+    assert at("stream", "state", unique, "--json").json["state"]["messages"] == 5
 
 
 def test_a_folder_at_a_terminal(server: LocalServer) -> None:
@@ -413,10 +413,10 @@ def test_while_a_server_writes(cli: Run, tmp_path: Path) -> None:
         try:
             for _ in range(length(5, 12)):
                 before = acked[0]
-                state = cli("stream", "state", "S", "--json", "--store", store)
-                assert state.status == 0, state.err
-                assert state.json["last_seq"] >= before
-                assert state.json["messages"] <= 3000
+                found = cli("stream", "state", "S", "--json", "--store", store)
+                assert found.status == 0, found.err
+                assert found.json["state"]["last_seq"] >= before
+                assert found.json["state"]["messages"] <= 3000
                 seen = cli("stream", "export", "S", "-", "--store", store).lines
                 assert [int(each["data"]) + 1 for each in seen] == [each["seq"] for each in seen]
                 place = cli("consumer", "state", "S", "c", "--json", "--store", store)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
-from penstock.cli.output import number, print_facts, print_json
+from penstock.cli.output import moment, number, print_facts, print_json
 from penstock.cli.session import Session, command
 
 
@@ -16,7 +18,7 @@ def rtt(session: Session, iterations: int) -> None:
     """Measure how long the server takes to answer a ping, ITERATIONS times (5)."""
     with session.connect() as client:
         server = client.server_info
-        seconds = [client.rtt() for _ in range(iterations)]
+        began_ns, seconds = time.time_ns(), [client.rtt() for _ in range(iterations)]
     figures = {
         "min_ns": int(min(seconds) * 1e9),
         "average_ns": int(sum(seconds) / iterations * 1e9),
@@ -24,8 +26,13 @@ def rtt(session: Session, iterations: int) -> None:
     }
     url = f"nats://{server.host}:{server.port}"
     if session.as_json:
-        place = {"server": server.server_name, "url": url, "iterations": iterations}
-        print_json(place | figures)
+        average = {
+            "time": moment(began_ns),
+            "address": url,
+            "rtt": figures["average_ns"],
+            "url": url,
+        }
+        print_json([{"url": url, "results": [average], **figures}])
         return
     print_facts(
         f"Server {server.server_name} at {url}",

@@ -147,9 +147,10 @@ def ls(session: Session, subject: str, stream: str, names: bool) -> None:
         counter = _counter(js, stream, subject)
         state = js.stream_info(counter.stream, subjects_filter=subject or ">").state
         subjects = sorted(state.subjects)
-        found = [] if names else [counter.load(each) for each in subjects]
+        only_names = names or session.as_json  # as with nats; get --json prints a value
+        found = [] if only_names else [counter.load(each) for each in subjects]
     if session.as_json:
-        print_json(subjects if names else [entry_data(each) for each in found])
+        print_json(subjects)
     elif names:
         print("".join(f"{each}\n" for each in subjects), end="")
     else:

@@ -8,7 +8,6 @@ import click
 
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import (
-    NO_REASON,
     as_data,
     duration,
     limit,
@@ -35,21 +34,15 @@ if TYPE_CHECKING:
 @command
 @click.pass_obj
 def ls(session: Session, stream: str, names: bool) -> int:
-    """List the consumers of STREAM. Offline ones have the reason, and give exit status 1."""
+    """List the consumers of STREAM. Offline ones have the reason, and give exit status 1.
+
+    --json prints the names; consumer report --json prints everything.
+    """
     with session.connect() as client:
         listing = session.jetstream(client).consumer_listing(stream)
     status = FAILED if listing.unavailable else DONE
-    if names:
+    if names or session.as_json:  # JSON has the names, as with nats; report has the rest
         print_names(session, sorted([*(info.name for info in listing.found), *listing.unavailable]))
-        return status
-    if session.as_json:
-        print_json(
-            [as_data(info) for info in listing.found]
-            + [
-                {"name": name, "offline": True, "offline_reason": reason or NO_REASON}
-                for name, reason in listing.unavailable.items()
-            ]
-        )
         return status
     rows = [
         (
@@ -102,12 +95,7 @@ def state(session: Session, stream: str, name: str) -> None:
     """Show the state of the consumer NAME of STREAM."""
     with session.connect() as client:
         found = session.jetstream(client).consumer_info(stream, name)
-    if not session.as_json:
-        _print_state(found)
-        return
-    data = as_data(found)
-    data.pop("config", None)
-    print_json(data)
+    print_json(as_data(found)) if session.as_json else _print_state(found)
 
 
 def show(session: Session, info: ConsumerInfo) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -88,12 +89,14 @@ def _row(info: ConsumerInfo, messages: int, raw: bool) -> tuple[str, ...]:
 def find(session: Session, /, stream: str, names: bool, **asked: Any) -> int:
     """Find the consumers of STREAM that meet every given condition.
 
-    Exit status 1 if none does. --expression takes the language Expr, with config, state and info as
+    Prints a table at a terminal and names in a pipe. Exit status 1 if none does.
+
+    --expression takes the language Expr, with config, state and info as
     consumer info --json has them: 'state.num_pending > 100 and config.ack_policy == "explicit"'.
     """
     with session.connect() as client:
         found = selected(session.jetstream(client), stream, asked)
-    if names:
+    if names or (session.form == "table" and not sys.stdout.isatty()):  # as with nats
         print_names(session, [each.name for each in found])
     elif session.as_json:
         print_json([as_data(each) for each in found])

@@ -20,12 +20,12 @@ _OPTIONS = (
     click.option("--pull", is_flag=True, help="Pull consumers."),
     click.option("--push", is_flag=True, help="Push consumers."),
     click.option("--bound", is_flag=True, help="With a subscriber, or with waiting pulls."),
-    click.option("--waiting", type=click.IntRange(0), help="With fewer waiting pulls."),
+    click.option("--waiting", type=click.IntRange(0), help="With waiting pulls, but fewer."),
     click.option(
-        "--ack-pending", type=click.IntRange(0), help="With fewer unacknowledged messages."
+        "--ack-pending", type=click.IntRange(0), help="With unacknowledged messages, but fewer."
     ),
     click.option(
-        "--pending", type=click.IntRange(0), help="With fewer messages not delivered yet."
+        "--pending", type=click.IntRange(0), help="With messages not delivered yet, but fewer."
     ),
     click.option("--idle", type=DURATION, help="Without a delivery for this time."),
     click.option("--created", type=DURATION, help="Created longer ago than this."),
@@ -93,9 +93,9 @@ _TESTS: dict[str, Callable[[ConsumerInfo, Any, int], bool]] = {
     "pull": lambda info, _, now: not _is_push(info),
     "push": lambda info, _, now: _is_push(info),
     "bound": lambda info, _, now: info.push_bound or info.num_waiting > 0,
-    "waiting": lambda info, limit, now: info.num_waiting < limit,
-    "ack_pending": lambda info, limit, now: info.num_ack_pending < limit,
-    "pending": lambda info, limit, now: info.num_pending < limit,
+    "waiting": lambda info, limit, now: 0 < info.num_waiting < limit,
+    "ack_pending": lambda info, limit, now: 0 < info.num_ack_pending < limit,
+    "pending": lambda info, limit, now: 0 < info.num_pending < limit,
     "idle": lambda info, span, now: now - _last_active(info) >= span,
     "created": lambda info, span, now: now - info.created >= span,
     "replicas": lambda info, limit, now: _replicas(info) <= limit,

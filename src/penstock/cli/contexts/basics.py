@@ -173,7 +173,7 @@ def _tell_selected(session: Session) -> None:
 @command
 @click.pass_obj
 def ls(session: Session, names: bool) -> None:
-    """List the contexts. The selected one has a star."""
+    """List the contexts. The selected one has a star. Passwords and keys are not shown."""
     from penstock.cli.contexts import files as context_files
     from penstock.client.protocol.contexts import context_names
     from penstock.errors import ContextError
@@ -190,9 +190,8 @@ def ls(session: Session, names: bool) -> None:
         except ContextError as error:
             found.append({"name": name, "error": str(error)})
         else:
-            found.append(
-                {"name": name, **{key: fields.get(key, "") for key in ("description", "url")}}
-            )
+            secret = {key: "*****" for key in _SECRETS if fields.get(key)}
+            found.append({"name": name, "description": "", "url": "", **fields, **secret})
         found[-1]["selected"] = name == chosen
     if session.as_json:
         print_json(found)

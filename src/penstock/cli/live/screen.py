@@ -113,9 +113,19 @@ def _keys_at_once() -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
+_GAP_CELLS = 3  # between columns of the box
+_LEAST_CELLS = 8  # a column that is cut to less shows nothing
+
+
 def table(title: str, columns: list[str], rows: list[list[str]], *, right: frozenset[str]) -> Any:
-    """A table for the screen."""
+    """A table for the screen, cut at its right end.
+
+    Rich would cut all columns a little, and leave no number whole.
+    """
+    import shutil
+
     from rich import box
+    from rich.cells import cell_len, set_cell_size
     from rich.table import Table
     from rich.text import Text
 
@@ -127,8 +137,18 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, right: froze
         pad_edge=False,
         show_edge=False,
     )
-    for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", no_wrap=True)
-    for row in rows:
+    shown: list[list[str]] = []
+    room = shutil.get_terminal_size().columns
+    for number, name in enumerate(columns):
+        cells = [name, *(row[number] for row in rows)]
+        width = max(map(cell_len, cells))
+        if width > room:
+            if number and room < _LEAST_CELLS:
+                break
+            cells = [set_cell_size(each, room) for each in cells]
+        room -= width + _GAP_CELLS
+        made.add_column(cells[0], justify="right" if name in right else "left", no_wrap=True)
+        shown.append(cells[1:])
+    for row in zip(*shown, strict=True):
         made.add_row(*(Text(cell) for cell in row))
     return made

@@ -16,7 +16,7 @@ from penstock.cli.messages.showing import (
     headers_of,
     hear_out,
     lines_of_stdin,
-    print_message,
+    print_answer,
     told_of_losses,
 )
 from penstock.cli.messages.templates import filled, random_letters
@@ -74,7 +74,10 @@ def req(
     templates: bool,
     decoder: Decoder,
 ) -> None:
-    """Send BODY (or standard input) to SUBJECT and print the answer."""
+    """Send BODY (or standard input) to SUBJECT and print the answer.
+
+    The payload goes to standard output, the subject and the headers of the answer to standard error.
+    """
     text = None if force_stdin else body
     if send_on == "newline" and text not in (None, "-"):
         raise click.UsageError("--send-on newline reads standard input: leave out BODY")
@@ -101,7 +104,7 @@ def req(
                     sentinel=wait_for_empty,
                 )
             for answer in answers:
-                print_message(session, answer, raw, "", decoder)
+                print_answer(session, answer, raw, decoder)
 
 
 def _one(

@@ -103,6 +103,18 @@ def print_message(
         show_message(message, mark, decoder)
 
 
+def print_answer(session: Session, answer: BlockingMessage, raw: bool, decoder: Decoder) -> None:
+    """Print the answer to a request: its payload on stdout, all else on stderr unless JSON is asked for."""
+    if session.as_json or raw:
+        print_message(session, answer, raw, "", decoder)
+        return
+    print(shown(answer.subject), file=sys.stderr)
+    for name, values in answer.headers.items():
+        for value in values:
+            print(shown(f"{name}: {value}"), file=sys.stderr)
+    print(decoder.text(answer.subject, answer.data), flush=True)
+
+
 def show_message(
     message: BlockingMessage, mark: str = "", decoder: Decoder = AS_IT_IS, *, body: bool = True
 ) -> None:

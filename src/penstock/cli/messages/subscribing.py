@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -13,7 +14,6 @@ import click
 from penstock.cli.messages.decoding import Decoder, decoded
 from penstock.cli.messages.lines import LineOrForm
 from penstock.cli.messages.showing import (
-    data_of,
     end_of_wait,
     hear_out,
     print_message,
@@ -52,7 +52,11 @@ _INTERVAL_NS = 1_000_000_000
 @click.option("--subjects-only", is_flag=True, help="Only the subjects.")
 @click.option("-t", "--timestamp", is_flag=True, help="With the time of each message.")
 @click.option("-d", "--delta-time", is_flag=True, help="With the time since the start.")
-@click.option("--dump", metavar="FOLDER", help="One file for each message; - for NULs between.")
+@click.option(
+    "--dump",
+    metavar="FOLDER",
+    help="Write a JSON file for each message, the payload in base64; -: to stdout, NULs between.",
+)
 @click.option("--report-subjects", is_flag=True, help="Count messages by subject, and print that.")
 @click.option(
     "--report-subscriptions", is_flag=True, help="Count messages by subscription, and print that."
@@ -62,7 +66,12 @@ _INTERVAL_NS = 1_000_000_000
 @click.option("--report-top", type=click.IntRange(1), default=10, help="Rows of the report.")
 @click.option("--stream", default=None, help="Read this stream.")
 @click.option("--durable", default=None, help="Read a stream with this durable consumer, and ack.")
-@click.option("--ack", "acked", is_flag=True, help="Acknowledge messages of a push consumer.")
+@click.option(
+    "--ack/--no-ack",
+    "acks",
+    default=None,
+    help="Acknowledge messages of a stream; the default with --durable.",
+)
 @click.option("--start-sequence", type=click.IntRange(1), help="Read a stream from here on.")
 @click.option("--all", "deliver", flag_value="all", help="Read all of a stream.")
 @click.option(
@@ -92,7 +101,8 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
     """Print the messages that arrive on SUBJECT until interrupted.
 
     With --stream or an option that says where to begin, the messages come out of a stream: of
-    --stream, or of the one that stores SUBJECT. When the connection breaks, the command connects and
+    --stream, or of the one that stores SUBJECT; from its first message on unless an option names
+    another place. When the connection breaks, the command connects and
     subscribes again; messages that no stream stores are missed meanwhile.
     """
     streaming = any(asked[name] not in (None, False) for name in _STREAMING)
@@ -105,7 +115,7 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
             raise click.UsageError("--graph is for subjects; see penstock stream graph")
         _draw(session, subjects)
         return
-    if asked["direct"] and (asked["durable"] or asked["acked"] or asked["deliver"] == "last"):
+    if asked["direct"] and (asked["durable"] or asked["acks"] or asked["deliver"] == "last"):
         raise click.UsageError("--direct has no --durable, --ack and --last")
     printer = _Printer(session, decoder, asked)
     acked = 0
@@ -122,7 +132,8 @@ def sub(session: Session, /, subjects: tuple[str, ...], decoder: Decoder, **aske
                 if message.subject in asked["ignored"]:
                     continue
                 printer.take(message)
-                if asked["durable"] or (asked["acked"] and message.reply.startswith("$JS.ACK.")):
+                wanted = bool(asked["durable"]) if asked["acks"] is None else asked["acks"]
+                if wanted and message.reply.startswith("$JS.ACK."):
                     message.ack()
                     acked += 1
                 if printer.taken == asked["count"]:
@@ -203,15 +214,29 @@ class _Printer:
         return "".join(parts)
 
     def _dump(self, message: BlockingMessage, folder: str) -> None:
+        """Write a message as the ``nats`` command does: its fields, the payload in base64."""
+        import base64
         import json
 
-        text = json.dumps(data_of(message, self._decoder), ensure_ascii=False)
+        fields = {
+            "Subject": message.subject,
+            "Reply": message.reply,
+            "Header": message.headers or None,
+            "Data": base64.b64encode(message.data).decode(),
+        }
+        text = json.dumps(fields, ensure_ascii=False)
         if folder == "-":
             sys.stdout.write(text + "\0")
             sys.stdout.flush()
             return
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{self.taken}.json").write_text(text + "\n")
+        # only the user may read what others sent
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(
+            Path(folder) / f"{self.taken}.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+        )
+        with open(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)  # the file may have existed
+            file.write(text + "\n")
 
     def end(self) -> None:
         """Print the report, if one was asked for."""
@@ -300,9 +325,7 @@ def _direct(
         for found in js.get_last_messages_for(stream, subject or ">"):
             yield _Direct(found.subject, found.data, found.headers)
         seq = last + 1
-    elif asked["deliver"] == "new" or (
-        asked["deliver"] is None and seq is None and begin_ns is None and not asked["at_end"]
-    ):
+    elif asked["deliver"] == "new":
         seq = js.stream_info(stream).state.last_seq + 1
     quiet_since = time.monotonic()
     while True:
@@ -340,6 +363,11 @@ def _draw(session: Session, subjects: tuple[str, ...]) -> None:
         follow(session, sample, _INTERVAL_NS, 0)
 
 
+def _filters(subjects: tuple[str, ...], asked: dict[str, Any]) -> tuple[str, ...]:
+    """The subjects to read; the server refuses the last of each subject without a filter."""
+    return subjects or ((">",) if asked["deliver"] == "last_per_subject" else ())
+
+
 def _handle(
     js: BlockingJetStream, stream: str, subjects: tuple[str, ...], asked: dict[str, Any]
 ) -> Any:
@@ -352,11 +380,10 @@ def _handle(
         raise click.UsageError("give one place to begin at")
     begin_ns = None if asked["since"] is None else time.time_ns() - asked["since"]
     if asked["durable"] is None:
-        default: Any = "new" if not starts and not asked["at_end"] else None
         return js.ordered_consumer(
             stream,
-            filter_subjects=subjects,
-            deliver_policy=asked["deliver"] or default,
+            filter_subjects=_filters(subjects, asked),
+            deliver_policy=asked["deliver"],
             start_seq=asked["start_sequence"] or 1,
             start_time=begin_ns,
             headers_only=asked["headers_only"],
@@ -370,7 +397,7 @@ def _handle(
             durable_name=asked["durable"],
             deliver_policy=asked["deliver"] or "all",
             inactive_threshold=Nanoseconds(0),
-            **filters_of(subjects),
+            **filters_of(_filters(subjects, asked)),
         )
         if asked["start_sequence"]:
             config.deliver_policy = "by_start_sequence"

@@ -334,6 +334,19 @@ def _link_text(found: ObjectInfo) -> str:
     return f"link to {found.link.bucket}" + (f" > {found.link.name}" if found.link.name else "")
 
 
+def hex_digest(digest: str) -> str:
+    """The hash as ``sha256sum`` prints it; "" for a digest of another kind."""
+    import base64
+
+    kind, _, text = digest.partition("=")
+    if kind != "SHA-256":
+        return ""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex()
+    except ValueError:
+        return ""
+
+
 def object_data(found: ObjectInfo) -> dict[str, object]:
     """An object in JSON; missing properties are left out."""
     data: dict[str, object] = {
@@ -348,6 +361,7 @@ def object_data(found: ObjectInfo) -> dict[str, object]:
         link = {"bucket": found.link.bucket, "name": found.link.name}
     optional: dict[str, object] = {
         "digest": found.digest,
+        "sha256": hex_digest(found.digest),
         "description": found.description,
         "headers": dict(found.headers),
         "metadata": dict(found.metadata),
@@ -374,6 +388,7 @@ def show_object(session: Session, found: ObjectInfo) -> None:
             ("Chunks", number(found.chunks)),
             ("Chunk size", size_limit(found.chunk_size) if found.chunk_size else ""),
             ("Digest", found.digest),
+            ("SHA-256", hex_digest(found.digest)),
             ("Stored", moment(found.mtime_ns)),
             *((f"Header {name}", value) for name, value in headers),
             *((f"Metadata {name}", value) for name, value in found.metadata.items()),

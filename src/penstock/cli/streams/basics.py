@@ -9,7 +9,6 @@ import click
 
 from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import (
-    NO_REASON,
     age,
     as_data,
     duration,
@@ -39,22 +38,16 @@ if TYPE_CHECKING:
 @command
 @click.pass_obj
 def ls(session: Session, subject: str | None, names: bool, everything: bool) -> int:
-    """List streams. Offline ones have the reason, and give exit status 1."""
+    """List streams. Offline ones have the reason, and give exit status 1.
+
+    --json prints the names; stream report --json prints everything.
+    """
     with session.connect() as client:
         jetstream = session.jetstream(client)
-        if names:
+        if names or session.as_json:  # JSON has the names, as with nats; report has the rest
             print_names(session, jetstream.stream_names(subject))
             return DONE
         listing = jetstream.stream_listing(subject)
-    if session.as_json:
-        print_json(
-            [as_data(info) for info in listing.found]
-            + [
-                {"config": {"name": name}, "offline": True, "offline_reason": reason or NO_REASON}
-                for name, reason in listing.unavailable.items()
-            ]
-        )
-        return FAILED if listing.unavailable else DONE
     now_ns = time.time_ns()
     rows = [
         (
@@ -216,9 +209,9 @@ def _print_cluster(info: StreamInfo) -> None:
 
 
 def show_state(session: Session, info: StreamInfo) -> None:
-    """Only the state of a stream."""
+    """Only the state of a stream; in JSON everything, with the state below ``state``."""
     if session.as_json:
-        print_json(as_data(info.state))
+        print_json(as_data(info))
         return
     _print_state(info)
 
@@ -290,7 +283,10 @@ def purge(
     with session.connect() as client:
         jetstream = session.jetstream(client)
         purged = jetstream.purge_stream(name, filter_subject=subject, seq=seq, keep=keep)
-    if session.as_json:
-        print_json({"purged": purged})
+        left = jetstream.stream_info(name) if session.as_json else None
+    text = f"removed {plural(purged, 'message')} of stream {name}"
+    if left is None:
+        print(text)
     else:
-        print(f"removed {plural(purged, 'message')} of stream {name}")
+        print_json(as_data(left))
+        click.echo(text, err=True)

@@ -197,7 +197,7 @@ def gaps(session: Session, name: str, force: bool, progress: bool) -> None:
         state = session.jetstream(client).stream_info(name, deleted_details=True).state
     found = list(runs(state.deleted))
     if session.as_json:
-        print_json([{"first": first, "last": last} for first, last in found])
+        print_json(found)
         return
     if not found:
         print(f"stream {name} has no gaps")
