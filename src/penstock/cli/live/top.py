@@ -311,6 +311,9 @@ class _View:
         from rich.text import Text
 
         rows = [self._cells(each, totals=self._totals) for each in found.sorted(self._sort)]
+        if self._subs:  # in place of the rates: a terminal has no room for both
+            at = [columns.index(name) for name in ("Host", "CID", "Name", "Subs", "Subscriptions")]
+            columns, *rows = [[row[each] for each in at] for row in (columns, *rows)]
         content = table(title, columns, self._visible(rows), right=RIGHT)
         screen.draw(Group(content, Text(HELP, style="dim")))
 
