@@ -35,7 +35,7 @@ OPTIONS: dict[str, str] = {
         --inbox-prefix --context --no-context --connection-name
     """,
     "stream add": f"{STREAM_CONFIG} --first-sequence --allow-fast --config --validate --output --defaults",
-    "stream edit": f"{STREAM_CONFIG} --config -f --force -i --interactive --dry-run --no-mirror",
+    "stream edit": f"{STREAM_CONFIG} --config -f --force -i --interactive --no-interactive --dry-run --no-mirror",
     "stream copy": STREAM_CONFIG,
     "stream ls": "--subject --names -n --json -j --all -a",
     "stream report": """
@@ -47,7 +47,7 @@ OPTIONS: dict[str, str] = {
     """,
     "stream info": "--json -j --state --no-select",
     "stream state": "--json",
-    "stream subjects": "--sort --reverse -R --names --json -j",
+    "stream subjects": "--sort --reverse -R --names --no-names --json -j",
     "stream rm": "--force -f",
     "stream purge": "--subject --seq --keep --force -f --json -j",
     "stream rmm": "--force -f",
@@ -69,7 +69,7 @@ OPTIONS: dict[str, str] = {
     """,
     "stream cluster peer-remove": "--force -f",
     "consumer add": f"{CONSUMER_CONFIG} --ephemeral --pause --config --validate --output --defaults --json",
-    "consumer edit": "--config --force -f --interactive -i --dry-run",
+    "consumer edit": "--config --force -f --interactive --no-interactive -i --dry-run",
     "consumer copy": "",
     "consumer ls": "--names -n --json",
     "consumer find": """
@@ -94,6 +94,7 @@ OPTIONS: dict[str, str] = {
         --mirror-domain --source
     """,
     "kv edit": """
+        --no-mirror
         --history --ttl --replicas --max-value-size --max-bucket-size --metadata --mirror --mirror-domain --source
     """,
     "kv put": "",
@@ -103,7 +104,7 @@ OPTIONS: dict[str, str] = {
     "kv del": "--force -f",
     "kv purge": "--force -f --ttl",
     "kv history": "",
-    "kv revert": "",
+    "kv revert": "--no-force",
     "kv info": "",
     "kv watch": "--history --deletes --updates --revision",
     "kv ls": "--names -n --verbose -v --display-value",
@@ -123,7 +124,7 @@ OPTIONS: dict[str, str] = {
         --schedule-ttl
     """,
     "sub": """
-        --queue --durable --raw -r --translate --ack --match-replies --inbox -i --count --dump --headers-only
+        --queue --durable --raw -r --translate --ack --no-ack --match-replies --inbox -i --count --dump --headers-only
         --subjects-only --start-sequence --all --new --last --since --last-per-subject --terminate-at-end -T
         --stream -I --ignore-subject --wait --report-subjects --report-subscriptions --report-top --timestamp -t
         --delta-time -d --graph --direct
@@ -140,8 +141,10 @@ OPTIONS: dict[str, str] = {
     "bench js pub batch": f"{BENCH} {BENCH_PUB} {BENCH_RATE} {BENCH_STORE} --batch",
     "bench js pub fast": f"{BENCH} {BENCH_PUB} {BENCH_RATE} {BENCH_STORE} --batch --max-outstanding-acks",
     "bench js ordered": f"{BENCH} --stream --sleep --batch --purge --filter",
-    "bench js consume": f"{BENCH} --stream --sleep --batch --purge --filter --consumer --acks --doubleack",
-    "bench js fetch": f"{BENCH} --stream --sleep --batch --purge --filter --consumer --acks --doubleack",
+    "bench js consume": f"{BENCH} --stream --sleep --batch --purge --filter --consumer --acks --doubleack "
+    "--no-doubleack",
+    "bench js fetch": f"{BENCH} --stream --sleep --batch --purge --filter --consumer --acks --doubleack "
+    "--no-doubleack",
     "bench js get sync": f"{BENCH} --stream --sleep",
     "bench js get batch": f"{BENCH} --stream --sleep --batch --filter",
     "bench kv put": f"""

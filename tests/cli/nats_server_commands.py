@@ -86,10 +86,10 @@ OPTIONS: dict[str, str] = {
     "auth user info": "--operator --json -j",
     "auth user ls": "--operator --names",
     "auth user rm": "--operator --revoke --force -f",
-    "errors edit": "",
+    "errors edit": "--errors",
     "errors lookup": "--errors",
-    "errors ls": "--reverse -R --errors",
-    "errors validate": "",
+    "errors ls": "--reverse --no-reverse -R --errors",
+    "errors validate": "--errors",
     "schema info": "--yaml",
     "schema request": "--schema --show",
     "schema search": "--json",
@@ -140,7 +140,7 @@ OPTIONS: dict[str, str] = {
     """,
     "server cluster peer-remove": "--force -f --json -j",
     "server cluster step-down": "--cluster --tags --host --json -j --force -f",
-    "server config reload": "--force -f",
+    "server config reload": "--force --no-force -f",
     "server generate": "",
     "server graph": "--jetstream -j",
     "server info": "--archive",
@@ -155,12 +155,13 @@ OPTIONS: dict[str, str] = {
         --account --sort --top --subject --username --state --closed-reason --filter --archive --json -j --host
         --cluster --tags --watch --reverse
     """,
-    "server report cpu": "--archive --json -j --host --cluster --tags --watch",
-    "server report downgrade": "--json --all --archive",
+    "server report cpu": "--reverse -R --archive --json -j --host --cluster --tags --watch",
+    "server report downgrade": "--reverse -R --json --all --archive",
     "server report gateways": """
         --filter-name --sort --archive --host --cluster --tags --watch --reverse
     """,
     "server report health": """
+        --reverse -R --no-js-enabled --no-server-only
         --js-enabled -J --server-only -S --account --stream --consumer --archive --host --cluster --tags
         --watch
     """,
@@ -170,7 +171,7 @@ OPTIONS: dict[str, str] = {
     "server report leafnodes": """
         --account --sort --archive --host --cluster --tags --watch --reverse
     """,
-    "server report mem": "--archive --json -j --host --cluster --tags --watch",
+    "server report mem": "--reverse -R --archive --json -j --host --cluster --tags --watch",
     "server report routes": "--sort --archive --host --cluster --tags --watch --reverse",
     "server request accounts": """
         --account --archive --limit --offset --name --host --cluster --tags
@@ -192,13 +193,13 @@ OPTIONS: dict[str, str] = {
     """,
     "server request jetstream-health": """
         --js-enabled -J --server-only -S --account --stream --consumer --details --archive --limit --offset
-        --name --host --cluster --tags
+        --no-js-enabled --no-server-only --name --host --cluster --tags
     """,
-    "server request kick": "",
+    "server request kick": "--limit --offset --name --host --cluster --tags",
     "server request leafnodes": """
         --subscriptions --archive --limit --offset --name --host --cluster --tags
     """,
-    "server request profile": "--level --archive",
+    "server request profile": "--level --archive --limit --offset --name --host --cluster --tags",
     "server request raft": """
         --account --group --archive --limit --offset --name --host --cluster --tags
     """,
@@ -214,7 +215,7 @@ OPTIONS: dict[str, str] = {
     "server watch api requests": """
         --account --top -n --rate --record-consumer --no-record-consumer --compact --no-compact --reverse -R
     """,
-    "server check exporter": "--config --port --https-key --https-certificate",
+    "server check exporter": "--outfile --config --port --https-key --https-certificate",
     "server stream-check": """
         --stream --raft-group --health --expected --unsynced --stdin --read-timeout --csv --archive
     """,

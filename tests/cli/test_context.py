@@ -132,9 +132,18 @@ def test_credentials_of_a_context_let_in(cli: Run, folder: Path, guarded: LocalS
     assert cli("--context", "a", "--token", "t", "pub", "x", "y").status == 1
     cli("context", "select", "a")
     assert cli("pub", "x", "y").status == 0
-    # a server that is given gets no credentials of the selected context
-    assert cli("-s", guarded.url, "pub", "x", "y").status == 1
-    assert cli("-s", guarded.url, "--context", "a", "pub", "x", "y").status == 0
+    # a server of the selected context gets its credentials, however it is named
+    assert cli("-s", guarded.url, "pub", "x", "y").status == 0
+    assert cli("-s", guarded.url.removeprefix("nats://"), "pub", "x", "y").status == 0
+    assert cli("-s", guarded.url, "--no-context", "pub", "x", "y").status == 1
+    # another server gets none, neither alone nor beside one of the context
+    other = guarded.url.replace("127.0.0.1", "localhost")
+    assert cli("-s", other, "pub", "x", "y").status == 1
+    assert cli("-s", f"{other},{guarded.url}", "pub", "x", "y").status == 1
+    assert cli("-s", other, "--context", "a", "pub", "x", "y").status == 0
+    cli("context", "add", "b", "-s", guarded.url.replace("://", "://anna:secret@"), "--select")
+    assert cli("-s", guarded.url, "pub", "x", "y").status == 0
+    assert cli("-s", guarded.url.replace("://", "://anna:wrong@"), "pub", "x", "y").status == 1
 
 
 def test_credentials_may_be_in_the_context_itself(cli: Run, folder: Path, tmp_path: Path) -> None:

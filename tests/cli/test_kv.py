@@ -233,6 +233,20 @@ def test_deleting_asks_first(at: Run, bucket: str) -> None:
     assert at("kv", "get", bucket, "k").status == 1
 
 
+def test_a_mirror_becomes_a_bucket_of_its_own(at: Run, bucket: str) -> None:
+    copy = f"{bucket}copy"
+    at("kv", "put", bucket, "k", "v")
+    assert at("kv", "add", copy, "--mirror", bucket, "--storage", "m").status == 0
+    deadline = time.monotonic() + 60
+    while at("kv", "get", copy, "k", "-r").out != "v":
+        assert time.monotonic() < deadline
+    edited = at("kv", "edit", copy, "--no-mirror")
+    assert edited.status == 0, edited.err
+    at("kv", "put", copy, "k", "own")
+    assert at("kv", "get", copy, "k", "-r").out == "own"
+    assert at("kv", "get", bucket, "k", "-r").out == "v"
+
+
 def test_mistakes_are_told_in_one_line(at: Run, bucket: str) -> None:
     at("kv", "put", bucket, "k", "v")
     for status, words, says in (
@@ -244,6 +258,7 @@ def test_mistakes_are_told_in_one_line(at: Run, bucket: str) -> None:
         (2, ("add", "x", "--republish-source", "y"), "--republish-destination is missing"),
         (2, ("edit", bucket), "nothing to change"),
         (2, ("edit", bucket, "--mirror-domain", "y"), "needs --mirror"),
+        (2, ("edit", bucket, "--mirror", "y", "--no-mirror"), "exclude each other"),
         (1, ("edit", bucket, "--mirror", f"{bucket}Y"), "mirror"),
         (2, ("update", bucket, "k", "v"), "give the expected revision"),
         (2, ("watch", bucket, "--history", "--updates"), "give one of"),

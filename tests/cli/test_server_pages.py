@@ -108,7 +108,10 @@ def test_options_of_requests_reach_the_server(served: Served) -> None:
 def test_a_client_is_disconnected(served: Served) -> None:
     with connect_blocking(served.url) as client:
         info = client.server_info
-        ran = served.run("server", "request", "kick", info.client_id, info.server_id)
+        kick = ("server", "request", "kick", info.client_id, info.server_id)
+        refused = served.run(*kick, "--name", "another")
+        assert refused.status == 1
+        ran = served.run(*kick, "--name", info.server_name, "--limit", 5)
         assert ran.json["server"]["name"] == "bertha"
         assert "error" not in ran.json
     gone = served.run("server", "request", "kick", 999_999, info.server_id)

@@ -79,7 +79,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 @click.command()
 @click.argument("match", default="")
 @click.argument("sort", type=click.Choice(list(_SORTS)), default="code")
-@click.option("-R", "--reverse", is_flag=True, help="The other way round.")
+@click.option("-R", "--reverse/--no-reverse", default=False, help="The other way round.")
 @_FILE
 @command
 @click.pass_obj
@@ -165,11 +165,20 @@ def problems(found: list[dict[str, Any]]) -> list[str]:
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "checked",
+    metavar="FILE",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@_FILE
 @command
 @click.pass_obj
-def validate(session: Session, file: Path) -> int:
+def validate(session: Session, checked: Path | None, file: Path | None) -> int:
     """Check a FILE of errors. Ends with 1 if something is wrong."""
+    file = checked or file
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
     found = _read(file)
     bad = problems(found)
     if session.as_json:
@@ -185,6 +194,9 @@ def validate(session: Session, file: Path) -> int:
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("code", type=int, required=False)
+@click.option(
+    "--errors", hidden=True, expose_value=False, help="Accepted for scripts: FILE counts."
+)
 @command
 @click.pass_obj
 def edit(session: Session, file: Path, code: int | None) -> int:

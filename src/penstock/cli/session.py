@@ -117,20 +117,32 @@ class Session:
     def context_in_use(self) -> str:
         """The name of the context that gives options; "" for none.
 
-        It is the named one. The selected one is used only if no server is given, so that no server gets
-        credentials that were meant for another one.
+        It is the named one. The selected one is used if no server is given or only servers of its
+        own, so that no server gets credentials that were meant for another one.
         """
         if self.context and self.no_context:
             raise click.UsageError("--context and --no-context exclude each other")
-        if self.context or self.no_context or self.server:
+        if self.context or self.no_context:
             return self.context
         from penstock.client.protocol.contexts import selected_context
         from penstock.errors import ContextError
 
         try:
-            return selected_context()
+            name = selected_context()
+            return name if not self.server or self._servers_in(name) else ""
         except ContextError:
             return ""
+
+    def _servers_in(self, context: str) -> list[Server]:
+        """The given servers as the context has them; none if one of them is not there, or has a user."""
+        from penstock.client.base.addresses import parse_servers
+        from penstock.client.protocol.contexts import read_context
+
+        given = parse_servers(self.server)
+        known = {str(each): each for each in read_context(context).get("servers", ())}
+        if any(str(each) not in known or each.user or each.token for each in given):
+            return []
+        return [known[str(each)] for each in given]
 
     def _given(self) -> dict[str, Any]:
         """The options of the context, and over them those of the command line."""
@@ -142,6 +154,9 @@ class Session:
         if context := self.context_in_use():
             from penstock.client.protocol.contexts import read_context
 
+            own = self._servers_in(context) if self.server else []
+            if own:
+                found["servers"] = own
             found = {**read_context(context), **(found if self.server else {})}
         credentials = {name: getattr(self, name) for name in _CREDENTIALS if getattr(self, name)}
         if self.jwt:

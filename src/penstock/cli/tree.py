@@ -343,6 +343,7 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option(
     "--socks-proxy",
     default="",
+    envvar="NATS_SOCKS_PROXY",
     metavar="URL",
     help="Connect through this SOCKS 5 proxy: socks5://[user:password@]host[:port].",
 )

@@ -63,9 +63,22 @@ class Size(_Kind):
         return int(found[1]) * int(1024**power)
 
 
+class Storage(click.Choice):
+    """``file`` or ``memory``, also by their first letters as with the ``nats`` command."""
+
+    def __init__(self) -> None:
+        """The choice of the two."""
+        super().__init__(["file", "memory"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The whole word."""
+        return super().convert({"f": "file", "m": "memory"}.get(value, value), param, ctx)
+
+
 DURATION = Duration()
 LIFETIME = Lifetime()
 SIZE = Size()
+STORAGE = Storage()
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, SIZE, STORAGE
 
 from .load import Load, names, options, run_load
 
@@ -48,7 +48,7 @@ def _store_options(function: F) -> F:
             _purge,
             click.option(
                 "--storage",
-                type=click.Choice(["file", "memory"]),
+                type=STORAGE,
                 default="file",
                 show_default=True,
                 help="With --create: where the stream keeps messages.",
@@ -268,7 +268,11 @@ def _consumer_options(function: F) -> F:
                 show_default=True,
                 help="Ack policy: each message, nothing, all up to the last one.",
             ),
-            click.option("--doubleack", is_flag=True, help="Let the server confirm the acks."),
+            click.option(
+                "--doubleack/--no-doubleack",
+                default=False,
+                help="Let the server confirm the acks.",
+            ),
             _filter,
             _purge,
         )

@@ -113,7 +113,12 @@ def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
 @click.argument("names", nargs=-1, metavar="NAME...")
 @config_option
 @_FORCE
-@click.option("-i", "--interactive", is_flag=True, help="Change the configuration in $EDITOR.")
+@click.option(
+    "-i",
+    "--interactive/--no-interactive",
+    default=False,
+    help="Change the configuration in $EDITOR.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show the changes; exit status 1 if any.")
 @configured
 @command

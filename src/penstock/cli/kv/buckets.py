@@ -27,7 +27,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, SIZE, STORAGE
 
 if TYPE_CHECKING:
     from penstock.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
@@ -120,7 +120,7 @@ def _origin(mirror: str | None, domain: str) -> Any:
 @_configured
 @click.option(
     "--storage",
-    type=click.Choice(["file", "memory"]),
+    type=STORAGE,
     default="file",
     show_default=True,
     help="Where it is kept.",
@@ -148,17 +148,24 @@ def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> N
 @click.argument("bucket")
 @_configured
 @_copying
+@click.option("--no-mirror", is_flag=True, help="Stop copying the bucket of --mirror.")
 @command
 @click.pass_obj
-def edit(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> None:
+def edit(
+    session: Session, /, bucket: str, mirror_domain: str, no_mirror: bool, **given: Any
+) -> None:
     """Change the configuration of BUCKET. Options that are not given change nothing.
 
-    Buckets named with --source take the place of those before; the keys that were copied stay. No
-    server lets a bucket mirror another one than before.
+    Buckets named with --source take the place of those before; the keys that were copied stay. A
+    bucket can stop to mirror another one, but not begin to.
     """
     changes = _changes(given)
+    if no_mirror and (mirror_domain or given["mirror"]):
+        raise click.UsageError("--mirror and --no-mirror exclude each other")
     if mirror_domain:
         changes["mirror"] = _origin(given["mirror"], mirror_domain)
+    if no_mirror:
+        changes["mirror"] = None
     if not changes:
         raise click.UsageError("nothing to change: give an option")
     with session.connect() as client:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.client import KvEntry
 
 _BUCKET, _KEY = click.argument("bucket"), click.argument("key")
-_FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
+_FORCE = click.option("-f", "--force/--no-force", default=False, help="Do not ask.")
 
 
 def _stored(session: Session, bucket: str, key: str, revision: int, data: bytes) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.client.blocking import BlockingClient
 
-_FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
+_FORCE = click.option("-f", "--force/--no-force", default=False, help="Do not ask.")
 _SHOWN_MOST = 20
 
 

@@ -265,6 +265,9 @@ def _has(command: click.Command, letters: str) -> bool:
     show_default=True,
     help="Beginning of the metrics' names.",
 )
+@click.option(
+    "--outfile", hidden=True, expose_value=False, help="Accepted for scripts: metrics are served."
+)
 @click.pass_obj
 def exporter(
     session: Session,

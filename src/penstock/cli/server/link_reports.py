@@ -9,7 +9,16 @@ import click
 from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
-from penstock.cli.server.reporting import GLOBAL, Column, Report, Row, Table, report, total
+from penstock.cli.server.reporting import (
+    GLOBAL,
+    REVERSE,
+    Column,
+    Report,
+    Row,
+    Table,
+    report,
+    total,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +166,8 @@ def _gateways(page: Row) -> Iterator[tuple[str, str, Row]]:
 @report()
 @click.argument("level", type=click.IntRange(0))
 @click.option("--all", "all_", is_flag=True, help="Also consumers of streams that are in the list.")
-def downgrade(servers: Source, level: int, all_: bool) -> Report:
+@REVERSE
+def downgrade(servers: Source, level: int, all_: bool, reverse: bool) -> Report:
     """List the streams and consumers that a server with the API LEVEL could not load.
 
     Ends with 1 if there are any.
@@ -169,7 +179,7 @@ def downgrade(servers: Source, level: int, all_: bool) -> Report:
             for stream in account.get("stream_detail") or ():
                 rows += _too_new(account.get("name", ""), stream, level, all_)
     unique = {(row["account"], row["stream"], row["consumer"]): row for row in rows}
-    found = [unique[key] for key in sorted(unique)]
+    found = [unique[key] for key in sorted(unique, reverse=reverse)]
     columns = tuple(Column(name.title(), name) for name in ("account", "stream", "consumer"))
     shown = (*columns, Column("API level", "api_level", number))
     return Report([Table(shown, found)], found, 1 if found else 0)

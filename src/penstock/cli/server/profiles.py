@@ -12,6 +12,7 @@ import click
 
 from penstock.cli.output import print_json
 from penstock.cli.server.asking import Answer, Live, Where
+from penstock.cli.server.requests import server_options
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
 
@@ -25,9 +26,11 @@ _GRACE_NS = 2_000_000_000
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path()
 )
 @click.option("--level", default=0, help="Level of detail.")
-@click.option("--name", default="", help="Only the server with this name or ID.")
-@click.option("--cluster", default="", help="Only servers of this cluster.")
-@click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag.")
+@server_options
+@click.option(
+    "--limit", type=int, hidden=True, help="Accepted for scripts; profiles have no pages."
+)
+@click.option("--offset", type=int, hidden=True, help="Accepted for scripts.")
 @click.option(
     "--archive",
     type=click.Path(exists=True, dir_okay=False),
@@ -42,16 +45,18 @@ def profile(
     folder: Path,
     level: int,
     name: str,
+    host: str,
     cluster: str,
     tags: tuple[str, ...],
     archive: str | None,
+    **_: int | None,
 ) -> int:
     """Write the PROFILE of each server into FOLDER (the current one).
 
     A CPU profile takes as long as --timeout says.
     """
     if archive is None:
-        answers = _asked(session, profile, level, Where(name, "", cluster, tags))
+        answers = _asked(session, profile, level, Where(name, host, cluster, tags))
     else:
         answers = _archived(archive, profile, level, name, cluster)
     stamp = time.strftime("%Y%m%d-%H%M%S")

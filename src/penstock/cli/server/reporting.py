@@ -77,6 +77,10 @@ class Report:
     status: int = 0
 
 
+_REVERSE_HELP = "The other way round."
+REVERSE = click.option("-R", "--reverse/--no-reverse", default=False, help=_REVERSE_HELP)
+
+
 def report(*sorts: str) -> Callable[[F], click.Command]:
     """A command that makes a Report from the answers of servers.
 
@@ -136,7 +140,9 @@ def _order(sorts: Sequence[str]) -> list[click.Parameter]:
             show_default=True,
             help="Order of the rows.",
         ),
-        click.Option(["-R", "--reverse", "reverse"], is_flag=True, help="The other way round."),
+        click.Option(
+            ["-R", "--reverse/--no-reverse", "reverse"], default=False, help=_REVERSE_HELP
+        ),
     ]
 
 

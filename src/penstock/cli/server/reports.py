@@ -10,6 +10,7 @@ from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
 from penstock.cli.server.reporting import (
     COMPACT,
+    REVERSE,
     Column,
     Report,
     Row,
@@ -19,7 +20,7 @@ from penstock.cli.server.reporting import (
     report,
     total,
 )
-from penstock.cli.server.requests import STATES, health_request
+from penstock.cli.server.requests import STATES, health_request, health_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,37 +224,47 @@ def _best(rows: list[dict[str, Any]], top: int, reverse: bool) -> list[dict[str,
 
 
 @report()
-def cpu(servers: Source) -> Report:
+@REVERSE
+def cpu(servers: Source, reverse: bool) -> Report:
     """Compare how busy the processors of servers are; LIMIT is how many servers to wait for."""
-    return _usage(servers, "cpu", "CPU", lambda value: f"{value:.0f} %")
+    return _usage(servers, "cpu", "CPU", lambda value: f"{value:.0f} %", reverse)
 
 
 @report()
-def mem(servers: Source) -> Report:
+@REVERSE
+def mem(servers: Source, reverse: bool) -> Report:
     """Compare how much memory servers use; LIMIT is how many servers to wait for."""
-    return _usage(servers, "mem", "Memory", size)
+    return _usage(servers, "mem", "Memory", size, reverse)
 
 
-def _usage(servers: Source, name: str, title: str, show: Callable[[Any], str]) -> Report:
+def _usage(
+    servers: Source, name: str, title: str, show: Callable[[Any], str], reverse: bool
+) -> Report:
     usage = {each.name: each.data.get(name) or 0 for each in sound(servers.ask("VARZ"))}
     top = max(usage.values(), default=0) or 1
     width = 30
     rows = [
         {"server": server, "value": value, "bar": "█" * round(value / top * width)}
-        for server, value in sorted(usage.items(), key=lambda each: each[1])
+        for server, value in sorted(usage.items(), key=lambda each: each[1], reverse=reverse)
     ]
     columns = (Column("Server", "server"), Column(title, "value", show), Column("", "bar"))
     return Report([Table(columns, rows)], usage)
 
 
 @report()
-@click.option("-J", "--js-enabled", is_flag=True, help="Servers must have JetStream.")
-@click.option("-S", "--server-only", is_flag=True, help="Look at no streams and consumers.")
+@health_scope
 @click.option("--account", default="", help="Look at this account only.")
 @click.option("--stream", default="", help="Look at this stream only.")
 @click.option("--consumer", default="", help="Look at this consumer only.")
+@REVERSE
 def health(
-    servers: Source, js_enabled: bool, server_only: bool, account: str, stream: str, consumer: str
+    servers: Source,
+    js_enabled: bool,
+    server_only: bool,
+    account: str,
+    stream: str,
+    consumer: str,
+    reverse: bool,
 ) -> Report:
     """Show which servers are healthy, and the problems of the others.
 
@@ -263,7 +274,7 @@ def health(
     answers = sound(servers.ask("HEALTHZ", wanted))
     rows: list[Row] = []
     bad = 0
-    for each in answers:
+    for each in sorted(answers, key=lambda each: each.name, reverse=reverse):
         code = int(each.data.get("status_code") or 200)
         bad += code != 200
         rows.append(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.output import print_json, print_json_line
-from penstock.cli.server.asking import Answer, Where, gather, source
+from penstock.cli.server.asking import Answer, Live, Where, gather, source
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -31,17 +31,33 @@ _ARCHIVE = click.option(
 )
 
 
+def page_options(function: F) -> F:
+    """Which records of a long answer are asked for."""
+    function = click.option("--offset", default=0, help="Skip so many records.")(function)
+    return click.option(
+        "--limit", default=2048, show_default=True, help="At most so many records."
+    )(function)
+
+
+def server_options(function: F) -> F:
+    """Which servers are asked."""
+    for option in (
+        click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag."),
+        click.option("--cluster", default="", help="Only servers of this cluster."),
+        click.option("--host", default="", help="Only servers on this host."),
+        click.option("--name", default="", help="Only the server with this name or ID."),
+    ):
+        function = option(function)
+    return function
+
+
 def _request(page: str) -> Callable[[F], click.Command]:
     """A command that asks for a page; the function makes the request of the options."""
 
     def wrap(function: F) -> click.Command:
         @click.argument("wait", type=click.IntRange(1), required=False)
-        @click.option("--limit", default=2048, show_default=True, help="At most so many records.")
-        @click.option("--offset", default=0, help="Skip so many records.")
-        @click.option("--name", default="", help="Only the server with this name or ID.")
-        @click.option("--host", default="", help="Only servers on this host.")
-        @click.option("--cluster", default="", help="Only servers of this cluster.")
-        @click.option("--tags", multiple=True, metavar="TAG", help="Only servers with this tag.")
+        @page_options
+        @server_options
         @_ARCHIVE
         @command
         @click.pass_obj
@@ -228,9 +244,21 @@ def jetstream(
     }
 
 
+def health_scope(function: F) -> F:
+    """What a request for the health of servers looks at."""
+    function = click.option(
+        "-S",
+        "--server-only/--no-server-only",
+        default=False,
+        help="Look at no streams and consumers.",
+    )(function)
+    return click.option(
+        "-J", "--js-enabled/--no-js-enabled", default=False, help="Servers must have JetStream."
+    )(function)
+
+
 @_request("HEALTHZ")
-@click.option("-J", "--js-enabled", is_flag=True, help="Servers must have JetStream.")
-@click.option("-S", "--server-only", is_flag=True, help="Look at no streams and consumers.")
+@health_scope
 @click.option("--account", default="", help="Look at this account only.")
 @click.option("--stream", default="", help="Look at this stream only.")
 @click.option("--consumer", default="", help="Look at this consumer only.")
@@ -281,11 +309,30 @@ def ipqueue(all_: bool, filter_: str) -> Mapping[str, Any]:
 @click.command()
 @click.argument("client", type=click.IntRange(1))
 @click.argument("server")
+@server_options
+@page_options
 @command
 @click.pass_obj
-def kick(session: Session, client: int, server: str) -> int:
-    """Disconnect the connection CLIENT from the server with the ID SERVER. It may connect again."""
+def kick(
+    session: Session,
+    client: int,
+    server: str,
+    name: str,
+    host: str,
+    cluster: str,
+    tags: tuple[str, ...],
+    **_: int,
+) -> int:
+    """Disconnect the connection CLIENT from the server with the ID SERVER. It may connect again.
+
+    With --name, --host, --cluster or --tags only if the server is one of these.
+    """
     with session.connect() as connection:
+        where = Where(name, host, cluster, tags)
+        if where.filters():
+            known = Live(connection, where).ask("VARZ")
+            if all(each.server.get("id") != server for each in known):
+                raise click.ClickException(f"the options leave out the server {server}")
         subject = f"$SYS.REQ.SERVER.{server}.KICK"
         (answer,) = gather(connection, subject, {"cid": client}, 1)
     if answer.error:

@@ -148,7 +148,12 @@ def _tell_valid(session: Session, config: StreamConfig) -> None:
 @click.argument("names", nargs=-1, metavar="NAME...")
 @config_option
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@click.option("-i", "--interactive", is_flag=True, help="Change the configuration in $EDITOR.")
+@click.option(
+    "-i",
+    "--interactive/--no-interactive",
+    default=False,
+    help="Change the configuration in $EDITOR.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show the changes; exit status 1 if any.")
 @configured
 @command

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, STORAGE, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., object]")
 
 RETENTION = {"work": "workqueue", "workq": "workqueue"}
-_STORAGE = {"f": "file", "m": "memory"}
 
 
 def _flag(name: str, text: str) -> Callable[[F], F]:
@@ -38,7 +37,7 @@ OPTIONS = [
     click.option("--description", default=None, help="The stream's description."),
     click.option(
         "--storage",
-        type=click.Choice(["file", "memory", "f", "m"]),
+        type=STORAGE,
         help="Where messages are kept: file (the default) or memory.",
     ),
     click.option(
@@ -237,7 +236,7 @@ def with_options(base: StreamConfig, given: dict[str, Any]) -> StreamConfig:
     if "subjects" in said:
         fields["subjects"] = split_subjects(said["subjects"])
     if "storage" in said:
-        fields["storage"] = _STORAGE.get(said["storage"], said["storage"])
+        fields["storage"] = said["storage"]
     if "retention" in said:
         fields["retention"] = RETENTION.get(said["retention"], said["retention"])
     if "ack" in said:

@@ -162,7 +162,7 @@ def _write_dot(path: Path, found: Iterable[StreamInfo]) -> None:
     help="Most messages first, or by name.",
 )
 @click.option("-R", "--reverse", is_flag=True, help="In the opposite order.")
-@click.option("--names", is_flag=True, help="Only the subjects.")
+@click.option("--names/--no-names", default=False, help="Only the subjects.")
 @command
 @click.pass_obj
 def subjects(
