@@ -146,6 +146,56 @@ def test_rows_are_published(
     assert json.loads(found.data) == {"kind": "paid", "n": 3}
     assert at("sql", query, "--to", f"R{unique}.{{no}}").status == 2
     assert at("sql", query, "--to", f"nobody{unique}.x").status == 1
+    # the second of three rows makes a subject that is none
+    names = "select unnest(['fine', 'not fine', 'x']) as kind"
+    bad = at("sql", names, "--to", f"R{unique}.{{kind}}")
+    assert (bad.status, bad.err.count("\n")) == (1, 1)
+    assert bad.err.endswith("; 1 row published before it\n")
+    assert js.stream_info(f"R{unique}").state.messages == 3
+    late = at("sql", f"{names} union all select error('late')", "--to", f"R{unique}.same")
+    assert late.status == 1
+
+
+def test_queries_have_no_files_unless_they_are_allowed(
+    at: Callable[..., Ran], tmp_path: Path, unique: str
+) -> None:
+    file = tmp_path / "secret.csv"
+    file.write_text("word\nhidden\n")
+    written = tmp_path / "written.csv"
+    for text in (
+        f"select * from read_csv('{file}')",
+        f"select * from '{file}'",
+        f"copy (select 1) to '{written}'",
+        f"attach '{tmp_path / 'other.db'}'",
+        "install httpfs",
+        f"set enable_external_access = true; select * from '{file}'",
+        f"set temp_directory = '{tmp_path / 'temp'}'",
+    ):
+        ran = at("sql", text)
+        assert ran.status != 0, text
+        assert "hidden" not in ran.out + ran.err
+    assert [each.name for each in tmp_path.iterdir() if each.name != "secret.csv"] == []
+    assert at("sql", f"select * from '{file}'", "--allow-files", "-j").json == [{"word": "hidden"}]
+
+
+def test_a_field_without_a_name_is_a_column(
+    at: Callable[..., Ran], js: BlockingJetStream, unique: str
+) -> None:
+    js.create_stream(StreamConfig(name=unique))
+    for body in ({"": 5, "a": {"": 1, "b": 2}, "c": [{"": 1}]}, {"": 7}):
+        js.publish(unique, json.dumps(body).encode())
+    query = f"select payload_, a, c from {unique} order by seq"
+    rows = at("sql", "--json-columns", unique, query, "-j").json
+    assert rows[0] == {"payload_": 5, "a": {"b": 2}, "c": ['{"":1}']}
+    assert rows[1] == {"payload_": 7, "a": None, "c": None}
+
+
+def test_csv_at_a_terminal_sends_no_control_characters(peer: ServerProcess) -> None:
+    query = "select chr(27) || '[31mred' || chr(155) as \"n\x1b[5m\""
+    with Terminal("-s", peer.url, "sql", query, "--format", "csv") as screen:
+        screen.expect("red")
+        assert screen.status() == 0
+        assert not {"\x1b", "\x9b"} & set(screen.shown)
 
 
 def test_following_shows_each_message_once(

@@ -50,11 +50,13 @@ class Database:
         json_columns: Mapping[str, Structure | None] | None = None,
         every_stream_json: bool = False,
         decoders: Mapping[str, Decode] | None = None,
+        allow_files: bool = False,
     ) -> None:
         """``json_columns``: streams whose payloads become columns, with types (None: from a sample).
 
         ``every_stream_json`` does that for every stream, from samples. ``decoders``: streams whose column
         ``text`` is what a function of subject and payload returns, as JSON; null for a ValueError.
+        ``allow_files``: queries may read and write files, attach databases and load extensions.
         """
         self.source = source
         self.connection: Any = duckdb.connect()
@@ -71,6 +73,8 @@ class Database:
         for schema in kinds.SCHEMAS:
             self.connection.execute(f"CREATE SCHEMA {schema}")
         self.connection.execute(_MATCHES)
+        if not allow_files:  # the text of a query may be somebody else's
+            self.connection.execute("SET enable_external_access = false")
 
     def __enter__(self) -> Self:
         """The database itself."""
@@ -248,12 +252,13 @@ def connect(
     domain: str | None = None,
     json_columns: Mapping[str, Structure | None] | None = None,
     decoders: Mapping[str, Decode] | None = None,
+    allow_files: bool = False,
     **options: Any,
 ) -> Database:
     """The streams of a running server as tables; ``options`` are those of ``connect_blocking``.
 
-    The names of streams are looked up with each query. ``json_columns`` and ``decoders``: see ``Database``.
-    Raises ConnectError when there is no server.
+    The names of streams are looked up with each query. ``json_columns``, ``decoders`` and
+    ``allow_files``: see ``Database``. Raises ConnectError when there is no server.
     """
     from penstock.client import connect_blocking
     from penstock.sql.live import LiveSource
@@ -262,7 +267,8 @@ def connect(
         return connect_blocking(url, **options)
 
     dial().close()
-    return Database(LiveSource(dial, domain), json_columns=json_columns, decoders=decoders)
+    source = LiveSource(dial, domain)
+    return Database(source, json_columns=json_columns, decoders=decoders, allow_files=allow_files)
 
 
 def open_store(
@@ -272,6 +278,7 @@ def open_store(
     key: str = "",
     json_columns: Mapping[str, Structure | None] | None = None,
     decoders: Mapping[str, Decode] | None = None,
+    allow_files: bool = False,
 ) -> Database:
     """The streams of a store folder as tables, without a server; StoreError.
 
@@ -284,4 +291,4 @@ def open_store(
 
     vault = Vault.of(key, random=os.urandom) if key else None
     source = FolderSource(path, vault, account)
-    return Database(source, json_columns=json_columns, decoders=decoders)
+    return Database(source, json_columns=json_columns, decoders=decoders, allow_files=allow_files)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.sql.kinds import literal, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import duckdb
 
@@ -71,31 +71,41 @@ def _plain(structure: Any) -> Any:
 def query(table: str, structure: Structure, taken: Iterable[str]) -> str:
     """The query of a table's columns and those of its payloads.
 
-    A field whose name the table has already, in any case, gets ``payload_`` before it.
+    A field without a name, or whose name the table has already, in any case, gets ``payload_`` before
+    it. Fields without a name inside of others are left out.
     """
     used = {name.lower() for name in taken}
     columns = []
     for name in structure:
         shown = name
-        while shown.lower() in used:
+        while not shown or shown.lower() in used:
             shown = f"payload_{shown}"
         used.add(shown.lower())
+        if not name:  # no struct has a field without a name; "/" is its JSON pointer
+            kind = literal(json.dumps(_unique(structure[name])))
+            columns.append(f"json_transform(json_extract(json, '/'), {kind}) AS {quoted(shown)}")
+            continue
         columns.append(f"payload.{quoted(name)} AS {quoted(shown)}")
     if not columns:
         return f"SELECT * FROM {quoted(table)}"
     types = literal(json.dumps(_unique(structure)))
     return (
-        f"SELECT * EXCLUDE (payload), {', '.join(columns)} FROM (SELECT *, json_transform("
-        f"CASE WHEN json_valid(text) THEN text END, {types}) AS payload FROM {quoted(table)})"
+        f"SELECT * EXCLUDE (json, payload), {', '.join(columns)} FROM ("
+        f"SELECT *, json_transform(json, {types}) AS payload FROM ("
+        f"SELECT *, CASE WHEN json_valid(text) THEN text END AS json FROM {quoted(table)}))"
     )
 
 
-def _unique(structure: Mapping[str, Any]) -> Structure:
-    """The structure without fields whose names differ only in case, which a struct cannot have."""
+def _unique(structure: Any) -> Any:
+    """A type without the fields that no struct can have: a second name in another case, an empty name."""
+    if isinstance(structure, list):
+        return [_unique(each) for each in structure]
+    if not isinstance(structure, dict):
+        return structure
     found: Structure = {}
-    seen = set()
+    seen = {""}
     for name, kind in structure.items():
         if name.lower() not in seen:
             seen.add(name.lower())
-            found[name] = _unique(kind) if isinstance(kind, dict) else kind
-    return found
+            found[name] = _unique(kind)
+    return found or "JSON"

@@ -213,13 +213,21 @@ class _Json:
 
 
 class _Csv:
-    """Comma separated values with a line of names (RFC 4180, lines end in LF)."""
+    """Comma separated values with a line of names (RFC 4180, lines end in LF).
+
+    At a terminal control characters are escaped: it would obey them.
+    """
 
     def __init__(self, schema: pa.Schema, file: BinaryIO) -> None:
         self.file = file
+        self._escapes = file.isatty()
         self._lines([unique(schema.names)])
 
     def _lines(self, rows: list[list[Any]]) -> None:
+        if self._escapes:
+            rows = [
+                [shown(each) if isinstance(each, str) else each for each in row] for row in rows
+            ]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         self.file.write(text.getvalue().encode("utf-8", "backslashreplace"))

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.failures import DONE, USAGE
+from penstock.cli.output import plural
 from penstock.cli.session import Session, command
 from penstock.cli.sql.failures import QueryError, hinted
 from penstock.cli.sql.interrupting import interruptible
 from penstock.cli.values import DURATION
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +63,11 @@ _FIELD = re.compile(r"\{([^{}]+)\}")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Descriptor set of the Protobuf messages.",
 )
+@click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let queries read and write files, attach databases and load extensions.",
+)
 @command
 @click.pass_obj
 def sql(session: Session, /, query: str | None, **asked: Any) -> int:
@@ -85,14 +92,15 @@ def sql(session: Session, /, query: str | None, **asked: Any) -> int:
     _check(session, asked, form, query)
     with interruptible():
         database = _database(session, asked)
-    with database:
+    rows = _Rows(asked["subject"] or "")
+    with database, rows.counted():
         try:
             if query is None and sys.stdin.isatty():
                 from penstock.cli.sql.prompt import prompt
 
                 return prompt(database, form)
             statements = [query] if query is not None else _statements(sys.stdin.read())
-            with _target(session, asked, form) as take, interruptible(database):
+            with _target(session, asked, form, rows) as take, interruptible(database):
                 for statement in statements:
                     _answer(database, statement, asked, take)
         except duckdb.Error as error:
@@ -167,7 +175,9 @@ def _database(session: Session, asked: dict[str, Any]) -> Database:
         source = _Folder(session, vault())
     else:
         source = LiveSource(session.connect, None if session.store else session.domain or None)
-    return Database(source, json_columns=columns, decoders=decoders)
+    return Database(
+        source, json_columns=columns, decoders=decoders, allow_files=asked["allow_files"]
+    )
 
 
 def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
@@ -198,14 +208,14 @@ def _typed(given: str) -> tuple[str, Structure | None]:
 
 
 @contextlib.contextmanager
-def _target(session: Session, asked: dict[str, Any], form: str) -> Iterator[Take]:
+def _target(session: Session, asked: dict[str, Any], form: str, rows: _Rows) -> Iterator[Take]:
     """Where the rows of a result go: takes readers of batches."""
     if asked["subject"]:
         with (
             session.connect(live=True) as client,
             session.jetstream(client).publisher() as publisher,
         ):
-            yield lambda reader: _publish(publisher, asked["subject"], reader)
+            yield lambda reader: rows.publish(publisher, reader)
         return
     file: BinaryIO = sys.stdout.buffer
     if asked["output"]:
@@ -236,19 +246,44 @@ def _print(reader: Any, form: str, file: BinaryIO, begun: list[Output]) -> None:
     output.end()
 
 
-def _publish(publisher: Any, subject: str, reader: Any) -> None:
-    import msgspec
+class _Rows:
+    """The rows that ``--to`` publishes, each as JSON."""
 
-    from penstock.cli.sql.formats import objects_of
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._wanted = _FIELD.findall(subject)
+        self._published = 0
+        self._failures: list[Any] = []
 
-    wanted = _FIELD.findall(subject)
-    missing = [name for name in wanted if name not in reader.schema.names]
-    if missing:
-        raise click.UsageError(f"--to names {missing[0]}, which is no column of the result")
-    for batch in reader:
-        for row in objects_of(batch):
-            name = _FIELD.sub(lambda found, row=row: str(row[found[1]]), subject)  # type: ignore[misc]  # bound now, as it is meant
-            publisher.publish(name, msgspec.json.encode(row))
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Add to an error how many rows are in the stream: you must know before you repeat the query."""
+        try:
+            yield
+        except (PenstockError, OSError, ValueError, click.ClickException) as error:
+            count = self._published - len(self._failures)
+            if not count:
+                raise
+            reason = error.message if isinstance(error, click.ClickException) else str(error)
+            failed = click.ClickException(f"{reason}; {plural(count, 'row')} published before it")
+            failed.exit_code = getattr(error, "exit_code", failed.exit_code)  # type: ignore[misc]  # a class variable of click
+            raise failed from error
+
+    def publish(self, publisher: Any, reader: Any) -> None:
+        """Publish the rows of a result."""
+        import msgspec
+
+        from penstock.cli.sql.formats import objects_of
+
+        missing = [name for name in self._wanted if name not in reader.schema.names]
+        if missing:
+            raise click.UsageError(f"--to names {missing[0]}, which is no column of the result")
+        self._failures = publisher.failures
+        for batch in reader:
+            for row in objects_of(batch):
+                name = _FIELD.sub(lambda found, row=row: str(row[found[1]]), self._subject)  # type: ignore[misc]  # bound now, as it is meant
+                publisher.publish(name, msgspec.json.encode(row))
+                self._published += 1
 
 
 # -- answers ----------------------------------------------------------------------------------------
