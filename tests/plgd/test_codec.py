@@ -65,6 +65,13 @@ def test_ids_are_those_of_the_hub() -> None:
     assert ids.metadata_id(device) == vectors.METADATA_AGGREGATE
 
 
+UPPER = "1B4DB7EB-4057-5DDF-91E0-36DEC72071F5"
+UUID_FORMS = [UPPER, f"{{{UPPER}}}", f"urn:uuid:{UPPER}", f"URN:UUID:{UPPER.lower()}"]
+UUID_FORMS.append(UPPER.replace("-", ""))
+NO_UUIDS = [f"uuid:{UPPER}", f" {UPPER}", f"{{{UPPER}", UPPER[:-1], UPPER.replace("-", ":")]
+NO_UUIDS += [f"é{UPPER}é", ids.NIL_UUID.replace("-", ""), f"urn:uuid:{ids.NIL_UUID}"]
+
+
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
@@ -73,6 +80,9 @@ def test_ids_are_those_of_the_hub() -> None:
         ("", "1b4db7eb-4057-5ddf-91e0-36dec72071f5"),
         ("*", "*"),
         (vectors.DEVICE, vectors.DEVICE),
+        # as google/uuid parses them; the hub uses the claim itself
+        *((form, form) for form in UUID_FORMS),
+        *((form, str(uuid.uuid5(uuid.NAMESPACE_URL, form))) for form in NO_UUIDS),
         (ids.NIL_UUID, str(uuid.uuid5(uuid.NAMESPACE_URL, ids.NIL_UUID))),
     ],
 )

@@ -361,15 +361,15 @@ def test_keys_are_a_set_pem_or_a_certificate(tmp_path: Path) -> None:
     verifier = TokenVerifier(
         [ISSUER.key_set(), plain.pem(), certificate], audience="hub", issuer="i"
     )
-    assert verifier.owner(plain.token("x", aud="hub", iss="i")) == "x"
-    assert verifier.owner(ISSUER.token("y", aud=["other", "hub"], iss="i")) == "y"
+    assert verifier.caller(plain.token("x", aud="hub", iss="i")).owner == "x"
+    assert verifier.caller(ISSUER.token("y", aud=["other", "hub"], iss="i")).owner == "y"
     by_certificate = jwt.encode({"sub": "z", "aud": "hub", "iss": "i"}, authority.key, "ES256")
-    assert verifier.owner(by_certificate) == "z"
+    assert verifier.caller(by_certificate) == ("z", None)
     for claims in ({"aud": "other", "iss": "i"}, {"aud": "hub", "iss": "j"}, {"iss": "i"}):
         with pytest.raises(InvalidToken):
-            verifier.owner(plain.token("x", **claims))
+            verifier.caller(plain.token("x", **claims))
     named = TokenVerifier(plain.pem(), owner_claim="email")
-    assert named.owner(plain.token(email="a@b")) == "a@b"
+    assert named.caller(plain.token(email="a@b")).owner == "a@b"
     assert claimed_owner(plain.token("x")) == "x"
     with pytest.raises(InvalidToken):
         claimed_owner("x")
@@ -555,6 +555,60 @@ def test_subscribers_get_the_events_that_they_want(server: ServerProcess, fleet:
             half = pb.ResourceIdFilter(resource_id=events.ResourceId(device_id="d"))
             with pytest.raises(GatewayError, match="a device id and an href"):
                 await all_of(caller.subscribe(Create(resource_id_filter=[half])))
+
+    run(body())
+
+
+def test_a_call_ends_when_its_token_expires(server: ServerProcess, fleet: Fleet) -> None:
+    async def body() -> None:
+        async with connect(server.url) as nats, serving(fleet.path, client=nats) as gateway:
+            # expired already, but within the leeway: the call begins, and ends a moment later
+            token = ISSUER.token(exp=int(time.time()) - 8)
+            async with GatewayClient(f"127.0.0.1:{gateway.port}", token) as caller:
+                stream = caller.subscribe()
+                await anext(stream)
+                with pytest.raises(GatewayError, match="the token has expired") as caught:
+                    await anext(stream)
+                assert caught.value.code == "UNAUTHENTICATED"
+            async with client(gateway) as caller:
+                others = caller.subscribe()
+                await anext(others)
+                await EventBus(nats, jetstream=False).publish(changed("d", "/a"), owner="a")
+                assert (await anext(others)).WhichOneof("type") == "resource_changed"
+                await others.aclose()
+
+    run(body())
+
+
+def test_a_call_has_bounded_memory(server: ServerProcess, fleet: Fleet) -> None:
+    async def body() -> None:
+        async with (
+            connect(server.url) as nats,
+            serving(fleet.path, client=nats) as gateway,
+            client(gateway) as caller,
+        ):
+            call = caller.stubs["SubscribeToEvents"](metadata=caller.metadata())
+
+            async def answer(**request: Any) -> Any:
+                await call.write(pb.SubscribeToEvents(**request))
+                return (await call.read()).operation_processed.error_status
+
+            status = pb.Event.OperationProcessed.ErrorStatus
+            large = {"device_id_filter": ["x" * 1000] * 300}
+            given = [
+                (await answer(create_subscription=large, correlation_id=str(n))).code
+                for n in range(6)
+            ]
+            assert given == [status.OK] * 3 + [status.ERROR] * 3
+            long = await answer(create_subscription={}, correlation_id="x" * 2_000_000)
+            assert (long.code, "1024 bytes" in long.message) == (status.ERROR, True)
+            gone = await answer(cancel_subscription={"subscription_id": "y" * 2_000_000})
+            assert (gone.code, len(gone.message) < 200) == (status.NOT_FOUND, True)
+            assert (
+                await answer(create_subscription={}, correlation_id="é" * 500)
+            ).code == status.OK
+            await call.done_writing()
+            assert await call.read() is grpc.aio.EOF
 
     run(body())
 

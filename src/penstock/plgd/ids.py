@@ -2,13 +2,14 @@
 
 ::
 
-    owner      the owner claim; a UUID other than the nil UUID is taken as it is (hub v2.4.8 and newer)
+    owner      the owner claim; a UUID other than the nil UUID is used verbatim (hub v2.4.8 and newer)
     href       href, with its slash: the same for all devices
     aggregate  device id + href; links and metadata have hrefs of their own
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from functools import lru_cache
 
@@ -16,6 +17,13 @@ LINKS_HREF = "/plgd/res"
 METADATA_HREF = "/plgd/s"
 SERVICES_HREF = "/plgd/services"
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
+_DASHED = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+# the forms that the hub's parser (google/uuid) accepts: it does not look at the two bytes around a UUID
+_UUID = re.compile(
+    rf"{_DASHED}|[uU][rR][nN]:[uU][uU][iI][dD]:{_DASHED}|[\0-\x7f]{_DASHED}[\0-\x7f]|[0-9a-fA-F]{{32}}",
+    re.DOTALL,
+)
+_NIL = re.compile(rf"{NIL_UUID}|^0{{32}}$")
 
 
 @lru_cache(maxsize=65_536)
@@ -28,17 +36,14 @@ def name_id(name: str) -> str:
 def owner_id(claim: str, *, uuid_as_is: bool = True) -> str:
     """The owner id in subjects for the value of the owner claim; ``*`` stays ``*``.
 
-    ``uuid_as_is=False`` is the rule of hubs before v2.4.8, which hashed UUIDs too.
+    A UUID stays exactly as it is, also with upper-case letters, braces or ``urn:uuid:``: the hub parses
+    it only to see that it is one. ``uuid_as_is=False`` is the rule of hubs before v2.4.8, which hashed
+    UUIDs too.
     """
     if claim == "*":
         return claim
-    if uuid_as_is:
-        try:
-            parsed = uuid.UUID(claim)
-        except ValueError:
-            return name_id(claim)
-        if parsed.int:
-            return str(parsed)
+    if uuid_as_is and _UUID.fullmatch(claim) and not _NIL.search(claim):
+        return claim
     return name_id(claim)
 
 

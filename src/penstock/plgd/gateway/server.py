@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.client import Client
 
     from ..store import EventStore
-    from .tokens import TokenVerifier
+    from .tokens import Caller, TokenVerifier
 
 ROWS_AT_ONCE = 256
 OPTIONS = [
@@ -50,6 +51,7 @@ OPTIONS = [
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 ]
 Code = grpc.StatusCode
+EXPIRED = "the token has expired: call again with a new one"
 log = logging.getLogger(__name__)
 
 
@@ -167,8 +169,8 @@ class GatewayServer:
 
         return grpc.unary_stream_rpc_method_handler(answer, **codecs)
 
-    async def _owner(self, context: Any) -> str:
-        """The owner that the call's token names; ends the call with UNAUTHENTICATED without one."""
+    async def _caller(self, context: Any) -> Caller:
+        """The caller that the call's token names; ends the call with UNAUTHENTICATED without one."""
         given = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
         scheme, _, token = (given[-1] if given else "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -176,18 +178,20 @@ class GatewayServer:
                 Code.UNAUTHENTICATED, "metadata authorization: bearer TOKEN is missing"
             )
         try:
-            return self.verifier.owner(token.strip())
+            return self.verifier.caller(token.strip())
         except InvalidToken as error:
             await context.abort(Code.UNAUTHENTICATED, str(error))
         raise AssertionError("abort raises")
 
     async def _answer(self, name: str, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The rows of an answer, some at a time."""
-        owner = await self._owner(context)
+        """The rows of an answer, some at a time, as long as the token is valid."""
+        caller = await self._caller(context)
         rows: Iterator[Any] = iter(())
         try:
-            rows = await self._in_thread(self._begin, name, owner, request)
+            rows = await self._in_thread(self._begin, name, caller.owner, request)
             while some := await self._in_thread(lambda: list(islice(rows, ROWS_AT_ONCE))):
+                if caller.seconds_left() <= 0:
+                    await context.abort(Code.UNAUTHENTICATED, EXPIRED)
                 for each in some:
                     yield each
         except BadRequest as error:
@@ -207,15 +211,20 @@ class GatewayServer:
                     self._pool.submit(close)
 
     async def _subscribe(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Events of the bus for every subscription of a call, until the client ends it."""
-        owner = await self._owner(context)
+        """Events of the bus for every subscription of a call, until the client ends it or its token expires."""
+        caller = await self._caller(context)
         if self.client is None:
             await context.abort(Code.UNIMPLEMENTED, "this gateway has no bus to subscribe to")
             return
         if self._feeds is None:
             self._feeds = Feeds(self.client)
-        session = Subscriber(self._feeds, owner)
+        session = Subscriber(self._feeds, caller.owner)
         context.add_done_callback(lambda _: session.close())
+        left_s = caller.seconds_left()
+        expiry = None
+        if left_s < math.inf:
+            loop = asyncio.get_running_loop()
+            expiry = loop.call_later(max(left_s, 0), session.fail, InvalidToken(EXPIRED))
         try:
             async with aclosing(session.answers(requests)) as answers:
                 async for answer in answers:
@@ -225,5 +234,10 @@ class GatewayServer:
                 Code.RESOURCE_EXHAUSTED,
                 f"you are too slow, and events are lost: {error}; ask for them with GetEvents",
             )
+        except InvalidToken as error:
+            await context.abort(Code.UNAUTHENTICATED, str(error))
         except PenstockError as error:
             await context.abort(Code.UNAVAILABLE, f"the bus is lost: {error}")
+        finally:
+            if expiry is not None:
+                expiry.cancel()

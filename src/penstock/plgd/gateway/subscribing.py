@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 SUBSCRIPTIONS_MAX = 1000
 """Subscriptions that one call may have at once."""
 
+SUBSCRIPTION_BYTES_MAX = 1 << 20
+"""Bytes of the subscriptions of one call, as they were sent."""
+
+CORRELATION_BYTES_MAX = 1024
+"""Bytes of a correlation id: it comes back with each event."""
+
 REQUESTS_MAX = 64
 """Answers to requests that may wait until the client reads them."""
 
@@ -42,6 +48,7 @@ class Asked(NamedTuple):
     filter: EventFilter
     correlation_id: str
     since: int
+    bytes: int
 
 
 class Subscriber:
@@ -52,6 +59,7 @@ class Subscriber:
         self.feeds = feeds
         self.owner = owner
         self.asked: dict[str, Asked] = {}
+        self._asked_bytes = 0
         self._told: deque[Any] = deque()
         self._room = asyncio.Event()
         self._reader: Reader | None = None
@@ -90,6 +98,12 @@ class Subscriber:
         finally:
             self.close()
 
+    def fail(self, failure: Exception) -> None:
+        """End `answers` with an error."""
+        self._failure = failure
+        if self._reader is not None:
+            self._reader.woken.set()
+
     def close(self) -> None:
         """Clean up when the call ends, also in the middle of `answers`."""
         self._closed = True
@@ -115,22 +129,33 @@ class Subscriber:
     def carry_out(self, request: Any, count: int) -> list[Any]:
         """Create or cancel a subscription, after a count of messages; the answers."""
         correlation = request.correlation_id
+        if len(correlation.encode()) > CORRELATION_BYTES_MAX:
+            text = f"the correlation id has more than {CORRELATION_BYTES_MAX} bytes"
+            return [processed("", correlation[:64], Status.ERROR, text)]
         action = request.WhichOneof("action")
         if action == "create_subscription":
             name = str(uuid.uuid4())
             try:
                 if len(self.asked) >= SUBSCRIPTIONS_MAX:
                     raise BadRequest(f"a call has {SUBSCRIPTIONS_MAX} subscriptions at most")
+                size = request.ByteSize()
+                if self._asked_bytes + size > SUBSCRIPTION_BYTES_MAX:
+                    raise BadRequest(
+                        f"the subscriptions of a call have {SUBSCRIPTION_BYTES_MAX} bytes at most"
+                    )
                 wanted = EventFilter(request.create_subscription)
             except BadRequest as error:
                 return [processed(name, correlation, Status.ERROR, str(error))]
-            self.asked[name] = Asked(wanted, correlation, count)
+            self.asked[name] = Asked(wanted, correlation, count, size)
+            self._asked_bytes += size
             return [processed(name, correlation, Status.OK)]
         if action == "cancel_subscription":
             name = request.cancel_subscription.subscription_id
-            if self.asked.pop(name, None) is None:
-                text = f"no subscription {name!r}"
-                return [processed(name, correlation, Status.NOT_FOUND, text)]
+            gone = self.asked.pop(name, None)
+            if gone is None:
+                text = f"no subscription {name[:64]!r}"
+                return [processed(name[:64], correlation, Status.NOT_FOUND, text)]
+            self._asked_bytes -= gone.bytes
             return [canceled(name, correlation), processed(name, correlation, Status.OK)]
         return [processed("", correlation, Status.ERROR, "neither create nor cancel")]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import math
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jwt
 
@@ -19,6 +21,17 @@ LEEWAY_S = 10.0
 
 class InvalidToken(PenstockError):
     """A token that identifies no caller: malformed, expired, of another issuer, or signed by none of the keys."""
+
+
+class Caller(NamedTuple):
+    """Whom a token names: the owner claim, and when the token ends in seconds since 1970 (None: never)."""
+
+    owner: str
+    expires_s: float | None
+
+    def seconds_left(self) -> float:
+        """How long the token is still valid, by the clock of the machine; infinity if it never ends."""
+        return math.inf if self.expires_s is None else self.expires_s - time.time()
 
 
 class TokenVerifier:
@@ -48,8 +61,8 @@ class TokenVerifier:
         self.issuer = issuer
         self.leeway_s = leeway_s
 
-    def owner(self, token: str) -> str:
-        """The owner of a token; raises InvalidToken."""
+    def caller(self, token: str) -> Caller:
+        """The caller of a token, whose end includes the leeway; raises InvalidToken."""
         try:
             kid = jwt.get_unverified_header(token).get("kid")
         except jwt.PyJWTError as error:
@@ -67,7 +80,9 @@ class TokenVerifier:
             except (TypeError, ValueError) as error:  # a key of another algorithm
                 problem = error
             else:
-                return owner_of(claims, self.owner_claim)
+                ends = claims.get("exp")
+                expires_s = None if ends is None else float(ends) + self.leeway_s
+                return Caller(owner_of(claims, self.owner_claim), expires_s)
         if problem is None:
             raise InvalidToken(f"no key {kid!r}")
         raise InvalidToken("no known key has signed the token") from problem
