@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -258,6 +259,27 @@ def test_a_fleet_is_told_as_it_was() -> None:
     assert 80 < summary["commands_succeeded_percent"] <= 100
     assert summary["online"] <= summary["online_most"] <= 12
     assert render(figures).count("<figure") == len(charts(figures)) >= 8
+
+
+def test_control_characters_of_devices_are_escaped() -> None:
+    rows = drawn(3)
+    odd = "\x00\x1b[31m\x9b\ufffe\u202e<b>&\r\n\ud7ff"
+    texts = 0
+    for row in (row for table in rows.values() for row in table):
+        for name in row.keys() & {"href", "device_id", "status"}:
+            if isinstance(row[name], str):
+                row[name] += odd
+                texts += 1
+    assert texts > 20
+    with Tables(arrow(rows)) as tables:
+        figures = measure(tables)
+        page = render(figures)
+        drawings = charts(figures)
+    for chart in drawings.values():
+        for svg in (chart.svg, chart.narrow):
+            ElementTree.fromstring(svg)
+            assert not set(svg) & set("\x00\x1b\x9b\u202e")
+    assert "\x00" not in page
 
 
 @pytest.fixture(scope="module")

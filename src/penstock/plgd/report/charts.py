@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.base.quoting import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -99,6 +101,7 @@ def draw(
     import vl_convert
 
     axes = [{"axisY": {"minExtent": each}} for each in (room, 1.03 * room)]
+    rows = _drawable(rows)
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": WIDTH,
@@ -106,11 +109,23 @@ def draw(
         "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {"values": rows},
         "config": CONFIG | axes[0],
-        "layer": layers,
+        "layer": _drawable(layers),
     }
     small = spec | {"width": NARROW, "config": LARGER | axes[1]}
     wide, narrow = (vl_convert.vegalite_to_svg(json.dumps(each)) for each in (spec, small))
     return Chart(title, wide, narrow, rows)
+
+
+def _drawable(value: Any) -> Any:
+    """The same with escapes for control characters, which devices can choose: they are not XML.
+
+    vl-convert ends the process at the first one.
+    """
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {name: _drawable(each) for name, each in value.items()}
+    return [_drawable(each) for each in value] if isinstance(value, list) else value
 
 
 def time_axis(figures: Figures) -> dict[str, Any]:

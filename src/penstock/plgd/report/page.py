@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.base.quoting import shown
+
 from .charts import charts
 from .queries import QUERIES
 
@@ -95,7 +97,12 @@ def render(figures: Figures, *, title: str = "Devices of a plgd hub", source: st
     from markupsafe import Markup
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # devices choose texts, also with control characters; Markup is ours
+        finalize=lambda value: shown(value) if type(value) is str else value,
     )
     environment.filters |= {
         "time": shown_time,
