@@ -404,6 +404,41 @@ def test_a_forced_command_is_hidden_and_not_sent_again_unless_asked() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("time_ns", "history", "cause"),
+    [
+        (5, True, Cause.HIDDEN),  # before it was published
+        (10, True, Cause.LOST),
+        (29, True, Cause.LOST),
+        (30, True, Cause.HIDDEN),  # it was unpublished
+        (10, False, Cause.HIDDEN),  # only the links of today are known
+    ],
+)
+def test_a_command_is_hidden_if_its_resource_was_not_published_then(
+    time_ns: int, history: bool, cause: Cause
+) -> None:
+    link = events.Resource(href="/light/1", device_id=DEVICE)
+    links = [
+        events.ResourceLinksPublished(device_id=DEVICE, resources=[]),
+        events.ResourceLinksPublished(device_id=DEVICE, resources=[link]),
+        events.ResourceLinksUnpublished(device_id=DEVICE, hrefs=["/light/1"]),
+    ]
+    for version, message in enumerate(links):
+        message.event_metadata.version = version
+        message.event_metadata.timestamp = version * 10 + (10 if version == 2 else 0)
+    pending = events.ResourceUpdatePending(
+        resource_id=events.ResourceId(device_id=DEVICE, href="/light/1")
+    )
+    pending.event_metadata.timestamp = time_ns
+    source = One(kept(*links, history=history), kept(pending, *light("/light/1", 1)))
+    sightings = seen_of(1)
+    for version, message in enumerate(links):
+        sightings.event(links_id(DEVICE), DEVICE, "o", version, message.event_metadata.timestamp)
+    report = compare(source, sightings, Policy(), NOW_NS)
+    [finding] = [each for each in report.findings if each.href == "/light/1"]
+    assert (finding.cause, finding.first) == (cause, 0)
+
+
 def test_what_is_young_or_in_the_outbox_or_has_no_owner_is_not_repaired() -> None:
     whole = light("/light/1", 0, 1, 2, 3)
     sightings = seen_of(0)

@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..kinds import Kind, type_of
-from ..projection import PENDINGS
+from ..projection import PENDINGS, apply, new_snapshot
 from .sightings import DELETED_SKEW_NS, END_NS, SKEW_NS, Lineage, Seen, Sightings, Silences
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..kinds import EventType
 
@@ -182,6 +182,34 @@ def recoverable(kept: Kept) -> dict[int, Any]:
     return found
 
 
+class Publications:
+    """Which hrefs a device had published at a time, as far as the store keeps the events of its links.
+
+    A store that keeps only the state knows the links of today.
+    """
+
+    def __init__(self, links: Iterable[Kept]) -> None:
+        """``links``: the aggregate of the device's links, if there is one."""
+        self._times: list[int] = []
+        self._sets: list[frozenset[str]] = []
+        for kept in links:
+            messages = sorted(kept.events, key=lambda each: int(each.event_metadata.version))
+            snapshot = new_snapshot(messages[0]) if messages else kept.snapshot
+            for message in messages:
+                apply(snapshot, message)
+                self._times.append(int(message.event_metadata.timestamp))
+                self._sets.append(frozenset(snapshot.resources))
+            if not messages:
+                self._sets.append(frozenset(snapshot.resources))
+
+    def has(self, href: str, time_ns: int) -> bool:
+        """Whether the href was published then."""
+        if not self._times:
+            return any(href in each for each in self._sets)
+        place = bisect_right(self._times, time_ns) - 1
+        return href in self._sets[max(place, 0)]
+
+
 @dataclass
 class Case:
     """Compares one aggregate in the stream and in the store; it knows the device's published hrefs."""
@@ -191,7 +219,7 @@ class Case:
     policy: Policy
     now_ns: int
     kept: Kept
-    published: Collection[str]
+    published: Publications
 
     def __post_init__(self) -> None:
         """Compare."""
@@ -260,7 +288,10 @@ class Case:
             event_type = type_of(message)
             if event_type.is_snapshot:
                 return Cause.SNAPSHOT
-            if event_type.name in PENDINGS and message.resource_id.href not in self.published:
+            time_ns = int(message.event_metadata.timestamp)
+            if event_type.name in PENDINGS and not self.published.has(
+                message.resource_id.href, time_ns
+            ):
                 return Cause.HIDDEN
         return Cause.TAIL if version > self.line.last else Cause.LOST
 
@@ -319,10 +350,7 @@ def judge(
 ) -> list[Finding]:
     """The findings of one device: for histories that the store has, and for those that it no longer has."""
     all_kept = list(device)
-    published: set[str] = set()
-    for kept in all_kept:
-        if type_of(kept.snapshot).kind is Kind.LINKS:
-            published.update(kept.snapshot.resources)
+    published = Publications(k for k in all_kept if type_of(k.snapshot).kind is Kind.LINKS)
     found: list[Finding] = []
     for kept in all_kept:
         if type_of(kept.snapshot).kind is Kind.SERVICES:
