@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,19 @@ import pytest
 
 from penstock.client import BlockingClient, StreamConfig, connect, connect_blocking
 from penstock.errors import StreamNotFound
-from penstock.plgd import LeadType, aggregate_id, decode
+from penstock.plgd import LeadType, aggregate_id, decode, owner_id
 from penstock.plgd.bus import EventBus
 from penstock.plgd.fleet import Faults, FleetConfig, FleetRun
 from penstock.plgd.gateway import BlockingGatewayClient, GatewayError, GatewayServer, TokenVerifier
-from penstock.plgd.reconcile import GatewaySource, Policy, Reconciler, StoreSource
+from penstock.plgd.reconcile import (
+    GatewaySource,
+    Kept,
+    Policy,
+    Reconciler,
+    Sightings,
+    StoreSource,
+)
+from penstock.plgd.reconcile.registrations import lost_registration
 from penstock.plgd.store import Aggregates, SqliteStore
 from penstock.plgd.subjects import Era
 from penstock.plgd.wire import events_pb2 as events
@@ -52,13 +60,25 @@ EVERYTHING = Policy(commands=True)
 
 
 def filled(
-    url: str, path: Path, *, history: bool = True, owner: str | None = None, **changes: Any
+    url: str,
+    path: Path,
+    *,
+    history: bool = True,
+    owner: str | None = None,
+    registered: bool = True,
+    **changes: Any,
 ) -> FleetRun:
-    """A fleet's events in a stream, and its store in a file; with ``owner`` all devices are his."""
+    """A fleet's events in a stream, and its store in a file.
+
+    With ``owner`` all devices are his; without ``registered`` each second registration is lost.
+    """
     made = FleetRun(FleetConfig(**FLEET | changes), keep_events=history)
     for device in made.simulation.devices:
         device.owner = owner or device.owner
     deliveries = list(made.deliveries())
+    joined = [each for each in deliveries if each.subject.endswith(".devicesregistered")]
+    lost = set() if registered else {each.message_id for each in joined[::2]}
+    deliveries = [each for each in deliveries if each.message_id not in lost]
 
     async def publish() -> None:
         async with connect(url) as client:
@@ -189,6 +209,73 @@ def test_a_gateway_gives_back_what_its_owner_lost(
                 late.run()
 
 
+@pytest.mark.parametrize("by_gateway", [False, True])
+def test_lost_registrations_are_found_and_published(
+    server: ServerProcess, tmp_path: Path, by_gateway: bool
+) -> None:
+    path, issuer = tmp_path / "store", Issuer()
+    run = filled(server.url, path, owner="o", registered=False, faults=Faults(), devices=5)
+    with ExitStack() as stack:
+        client = stack.enter_context(connect_blocking(server.url))
+        if by_gateway:
+            port = stack.enter_context(gateway(path, TokenVerifier(issuer.pem())))
+            calls = BlockingGatewayClient(f"127.0.0.1:{port}", issuer.token("o"))
+            source: Any = GatewaySource(stack.enter_context(calls), "o")
+        else:
+            source = StoreSource(stack.enter_context(SqliteStore(path)))
+        reconciler = Reconciler(client, source, policy=EVERYTHING)
+        planned = reconciler.run(repair=False)
+        assert planned.missing == 0
+        assert len(planned.registrations) == 3
+        assert {each.owner for each in planned.registrations} == {"o"}
+        known = {state.device_id for state, _ in run.aggregates()}
+        assert {each.device_id for each in planned.registrations} <= known
+        young = Reconciler(client, source, policy=Policy(grace_s=1e9))
+        assert young.run().registrations == []
+        report = reconciler.run()
+        assert (report.published_registrations, report.published_events) == (3, 0)
+        last = client.jetstream().get_message(
+            "EVENTS", last_by_subject=f"plgd.owners.{owner_id('o')}.registrations.devicesregistered"
+        )
+        event = decode(last.subject, last.data)
+        assert event.timestamp_ns == report.registrations[-1].since_ns
+        assert last.headers["Penstock-Repair"] == ["event"]
+        assert reconciler.run().registrations == []
+        # a stream that takes no registrations lacks none
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="OTHER", subjects=["other.>"], storage="memory"))
+        assert Reconciler(client, source, stream="OTHER").run(repair=False).registrations == []
+        js.delete_stream("OTHER")
+
+
+@pytest.mark.parametrize(
+    ("seen", "lost"),
+    [
+        ([], True),
+        ([(10, True, "a")], False),
+        ([(10, True, "b")], True),
+        ([(10, True, "a"), (40, False, "a")], True),
+        ([(40, False, "a"), (10, True, "a")], True),
+        ([(10, True, "a"), (70, False, "a")], False),  # the source is about to forget it
+    ],
+)
+def test_the_last_registration_counts(seen: list[tuple[int, bool, str]], lost: bool) -> None:
+    second = 10**9
+    message = events.DeviceMetadataUpdated(device_id="d")
+    message.event_metadata.timestamp = 60 * second
+    kept = Kept("m", "d", "a", message, ())
+    sightings = Sightings()
+    sightings.takes_registrations = True
+    for time_s, registered, owner in seen:
+        sightings.registration("d", owner_id(owner), time_s * second, registered=registered)
+    found = lost_registration([kept], "a", sightings, 60 * second)
+    assert (found is not None) == lost
+    assert lost_registration([kept], "a", sightings, 59 * second) is None
+    assert lost_registration([kept], "", sightings, 60 * second) is None
+    sightings.begin_ns = 61 * second
+    assert lost_registration([kept], "a", sightings, 60 * second) is None
+
+
 def planned_order(report: Any, finding: Any) -> int:
     data = [f.as_data() for f in report.findings]
     return data.index(finding.as_data())
@@ -264,7 +351,7 @@ def test_no_stream_a_purged_one_and_older_subjects(server: ServerProcess, tmp_pa
         js.create_stream(EVENTS)
         report = Reconciler(client, StoreSource(store), policy=refill, era=Era.RESOURCE).run()
         after = {row[:4] for row in stored(client)}
-        assert {row[1:] for row in after} == whole(run)
+        assert {row[1:] for row in after if row[1] is not None} == whole(run)
         assert before <= after
 
 

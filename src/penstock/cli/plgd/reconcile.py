@@ -15,6 +15,7 @@ from penstock.cli.plgd.stores import TARGET, contents, open_store, pem
 from penstock.cli.progress import stages_bar
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ HINTS = [
 @command
 @click.pass_obj
 def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int:
-    """Find the events that a stream lacks, say why, and publish them.
+    """Find the events and registrations that a stream lacks, say why, and publish them.
 
     The truth is an event store (--store), or a gateway of a hub or ours (--gateway). Missing events are
     published as they were, and where the store keeps only states, the state; headers say so
@@ -121,7 +122,7 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
             )
         report = reconciler.run(seen, repair=not (asked["dry_run"] or asked["check"]))
     _show(session, report, planned=asked["dry_run"] or asked["check"])
-    return FAILED if asked["check"] and report.missing else DONE
+    return FAILED if asked["check"] and (report.missing or report.registrations) else DONE
 
 
 def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
@@ -206,14 +207,17 @@ def _tls(asked: dict[str, Any]) -> ClientTls | None:
 def _show(session: Session, report: Report, *, planned: bool) -> None:
     """Print the findings and the counts."""
     findings = [finding.as_data() for finding in report.findings]
+    registrations = [each.as_data() for each in report.registrations]
     summary = report.summary()
     if form_in_use() == "jsonl":
         for each in findings:
             print_json_line(each)
+        for each in registrations:
+            print_json_line({"registration": each})
         print_json_line({"summary": summary})
         return
     if session.as_json:
-        print_json({"findings": findings, "summary": summary})
+        print_json({"findings": findings, "registrations": registrations, "summary": summary})
         return
     if findings:
         names = tuple("repairable" if planned and n == "repaired" else n for n in COLUMNS)
@@ -228,6 +232,8 @@ def _show(session: Session, report: Report, *, planned: bool) -> None:
         f" {summary['devices']:,} devices: {report.missing:,} versions missing"
         + (f" ({causes})" if causes else "")
     )
+    for each in report.registrations:
+        print(shown(f"registration missing: device {each.device_id} of owner {each.owner}"))
     for reason, count in summary["reasons"].items():
         print(f"{count:,} not repaired: {reason}")
     if planned:
@@ -235,6 +241,7 @@ def _show(session: Session, report: Report, *, planned: bool) -> None:
     else:
         print(
             f"{report.published_events:,} events and {report.published_states:,} states published"
+            + (f", {report.published_registrations:,} registrations" if registrations else "")
         )
 
 

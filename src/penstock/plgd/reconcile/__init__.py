@@ -13,6 +13,7 @@ finds the earlier repairs in the stream. Two runs at once rely on the stream's d
 
 from ..tables.settings import REPAIR_HEADER
 from .judging import Cause, Finding, Kept, Policy, Repair, judge
+from .registrations import LostRegistration
 from .running import Reconciler, Report, compare, encoded_repair
 from .scanning import scan
 from .sightings import Row, Sightings
@@ -24,6 +25,7 @@ __all__ = [
     "Finding",
     "GatewaySource",
     "Kept",
+    "LostRegistration",
     "Policy",
     "Reconciler",
     "Repair",

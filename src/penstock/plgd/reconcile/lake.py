@@ -98,9 +98,8 @@ def _take(
     """Note a row of the events."""
     made.taken_ns = max(made.taken_ns or 0, int(received.timestamp() * 1e9))
     if aggregate is None or device is None or version is None:
-        if name == "devicesunregistered":
-            for each in devices or ():
-                made.unregistered(each, time_ns)
+        for each in devices or ():
+            made.registration(each, owner, time_ns, registered=name == "devicesregistered")
         return
     seen = made.event(aggregate, device, owner, version, time_ns)
     if snapshot:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PublishFailed
 
 from ..bus import NoEventStream
-from ..codec import Encoded, aggregate_of, encode
+from ..codec import Encoded, aggregate_of, encode, encode_registration
 from ..kinds import type_of
 from ..subjects import Era
 from ..tables.settings import REPAIR_HEADER
-from .judging import NO_OWNER, Finding, Policy, forgotten, judge, name_outages
+from .judging import NO_OWNER, SECOND_NS, Cause, Finding, Policy, forgotten, judge, name_outages
+from .registrations import LostRegistration, lost_registration
 from .scanning import STATE, scan
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Report:
     """The result of a run."""
 
     findings: list[Finding] = field(default_factory=list)
+    registrations: list[LostRegistration] = field(default_factory=list)
     messages: int = 0
     dead_letters: int = 0
     devices: int = 0
     aggregates: int = 0
     published_events: int = 0
     published_states: int = 0
+    published_registrations: int = 0
     owners: dict[str, str] = field(default_factory=dict)
     """The owner, or the owner id, of each device."""
 
@@ -94,6 +97,8 @@ class Report:
             "reasons": dict(sorted(reasons.items())),
             "published_events": self.published_events,
             "published_states": self.published_states,
+            "registrations": len(self.registrations),
+            "published_registrations": self.published_registrations,
         }
 
 
@@ -117,6 +122,10 @@ def compare(
             if owner := each.owner or owner_inside(each):
                 report.owners[each.device_id] = owner
         report.findings += judge(kept, sightings, silences, policy, now_ns)
+        owner = next((each.owner or owner_inside(each) for each in kept), "")
+        young_ns = now_ns - int(policy.grace_s * SECOND_NS)
+        if lost := lost_registration(kept, owner, sightings, young_ns):
+            report.registrations.append(lost)
         if report.devices % 100 == 0:
             progress("comparing devices", report.devices, None)
     for seen in sightings.aggregates.values():
@@ -222,6 +231,19 @@ class Reconciler:
         publisher = js.publisher()
         try:
             with publisher:
+                for lost in report.registrations:
+                    made = encode_registration(lost.message())
+                    headers = {
+                        REPAIR_HEADER: EVENT,
+                        CAUSE_HEADER: Cause.LOST.value,
+                        SOURCE_HEADER: self.source.name,
+                    }
+                    publisher.publish(
+                        made.subject,
+                        made.payload,
+                        headers=headers,
+                        msg_id=f"{made.message_id}.repair.{EVENT}",
+                    )
                 for done, (finding, repair) in enumerate(rows, 1):
                     made, headers = encoded_repair(
                         repair,
@@ -241,6 +263,7 @@ class Reconciler:
             if not js.stream_names(subject):
                 raise NoEventStream(subject) from error
             raise
+        report.published_registrations = len(report.registrations)
         report.published_states = sum(repair.is_state for _, repair in rows)
         report.published_events = len(rows) - report.published_states
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.client.blocking.bulk.columns import read_range
 from penstock.client.blocking.bulk.stored import read_stored
+from penstock.core.protocol.subjects import collide
 
 from ..codec import decode_version
 from ..columns import decode_batch
@@ -50,9 +51,13 @@ def scan(
     info = js.stream_info(stream)
     state = info.state
     sightings = Sightings(begin_ns=_begin_ns(js, stream, state))
+    of_owner = "*" if owner is None else owner_id(owner)
+    registered = f"plgd.owners.{of_owner}.registrations.devicesregistered"
+    sightings.takes_registrations = any(
+        collide(registered, subject) for subject in info.config.subjects or ()
+    )
     if not state.messages:
         return sightings
-    of_owner = "*" if owner is None else owner_id(owner)
     subjects = [f"plgd.owners.{of_owner}.>"]
     if owner is None and any(
         s.split(".")[0] in {"events", ">", "*"} for s in info.config.subjects or []
@@ -89,9 +94,9 @@ def take(sightings: Sightings, rows: list[tuple[int, int, str, bytes, bytes]]) -
         if error is not None:
             _damaged(sightings, payload)
         elif aggregate is None:
-            if name == "devicesunregistered":
-                for each in devices or ():
-                    sightings.unregistered(each, time_ns)
+            for each in devices or ():
+                joined = name == "devicesregistered"
+                sightings.registration(each, owner, time_ns, registered=joined)
         elif snapshot and _REPAIR_STATE in headers:
             sightings.seen(aggregate, device).states.append((version, time_ns))
         else:

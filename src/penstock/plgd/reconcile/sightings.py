@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,6 +104,14 @@ class Seen:
         return max((version for version, t in self.states if is_of_line(version, t)), default=-1)
 
 
+class Registered(NamedTuple):
+    """The last registration that was seen of a device: its time, and whether it joined or left the owner."""
+
+    time_ns: int
+    registered: bool
+    owner_id: str | None
+
+
 class Sightings:
     """All events that were seen, and the time from which on the stream has its messages."""
 
@@ -115,6 +123,9 @@ class Sightings:
         self.has_times = has_times
         self.aggregates: dict[str, Seen] = {}
         self.deleted: dict[str, list[int]] = {}
+        self.registrations: dict[str, Registered] = {}
+        self.takes_registrations = False
+        """Whether registrations come there at all."""
         self.owners: dict[str, str] = {}
         self.messages = 0
         self.dead_letters = 0
@@ -166,9 +177,16 @@ class Sightings:
             return seen.suffix
         return self.leads.get(resource_types, ".leadrt" if self.leads else "")
 
-    def unregistered(self, device_id: str, time_ns: int) -> None:
-        """A device left its owner: its versions begin again afterwards."""
-        self.deleted.setdefault(device_id, []).append(time_ns)
+    def registration(
+        self, device_id: str, owner_id: str | None, time_ns: int, *, registered: bool
+    ) -> None:
+        """A device joined its owner, or left it: its versions begin again afterwards."""
+        self.takes_registrations = True
+        if not registered:
+            self.deleted.setdefault(device_id, []).append(time_ns)
+        last = self.registrations.get(device_id)
+        if last is None or (last.time_ns, last.registered) <= (time_ns, registered):
+            self.registrations[device_id] = Registered(time_ns, registered, owner_id)
 
     def began_ns(self, device_id: str, until_ns: int = END_NS) -> int:
         """When the device was deleted last before a time, and a clock's difference later; 0: never."""
