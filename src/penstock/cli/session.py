@@ -52,6 +52,7 @@ class Session:
     store: str = ""  # a store folder or a backup, in place of a server
     store_account: str = ""
     store_backup: str = ""
+    of_2020: bool = False  # print the texts of `nats` of March 2020
     _stored: StoredServer | None = None
 
     def choose_form(self, form: str) -> None:

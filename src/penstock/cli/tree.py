@@ -393,7 +393,7 @@ def penstock(ctx: click.Context, /, form: str | None, **options: Any) -> None:
     The options below may stand before or behind a command. penstock COMMAND --help shows the options of a
     command, penstock cheat TOPIC lines to copy.
     """
-    ctx.obj = Session(**options)
+    ctx.obj = Session(**options, of_2020=ctx.info_name == "nats")
     ctx.obj.choose_form(form or ("json" if options["as_json"] else _usual_form()))
 
 

@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.changes import change_all, config_option, edited_config, matching
+from penstock.cli.changes import change_all, config_option, edited_config, matching, of_file
 from penstock.cli.consumers.basics import show
 from penstock.cli.consumers.fields import (
     changes_anything,
@@ -31,8 +31,22 @@ _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scripts.")
 
 
+class _StreamOfFile(Asked):
+    """The stream; a file of --config may name it, too, as the output of ``consumer info`` does."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """The value; if it is missing, the stream of the file, or the user's choice."""
+        file = ctx.params.get("file")
+        if self.value_is_missing(value) and file is not None:
+            from penstock.apply.single import stream_in
+
+            place = str(file)
+            value = of_file(file.read_bytes(), place, lambda text: stream_in(text, place)) or value
+        return super().process_value(ctx, value)
+
+
 @click.command()
-@click.argument("stream", cls=Asked)
+@click.argument("stream", cls=_StreamOfFile)
 @click.argument("name", required=False)
 @config_option
 @click.option("--validate", is_flag=True, help="Only check the configuration.")
@@ -59,7 +73,7 @@ def add(
     """Create the consumer NAME of STREAM. At a terminal, ask for missing values."""
     from penstock.client import ConsumerConfig
 
-    base = read_config(file.read_bytes(), str(file)) if file else ConsumerConfig(max_deliver=-1)
+    base = _config_of(file, session) if file else ConsumerConfig(max_deliver=-1)
     asked: list[tuple[str, object]] = []
     name = name or base.durable_name or base.name or None
     if name is None and may_ask() and not (defaults or file):
@@ -85,6 +99,15 @@ def add(
     if asked:
         words = ("penstock", "consumer", "add", stream, wanted.name)
         click.echo(f"without questions: {command_line(words, asked)}", err=True)
+
+
+def _config_of(file: Path, session: Session) -> ConsumerConfig:
+    """The configuration in a file, which may also be of 2020 where the tool is."""
+    if session.of_2020:
+        from penstock.cli.early.nats import consumer_config
+
+        return consumer_config(file.read_bytes(), str(file))
+    return read_config(file.read_bytes(), str(file))
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
@@ -136,7 +159,7 @@ def edit(
 
     if not names:
         raise click.UsageError("Missing argument 'NAME...'.")
-    from_file = read_config(file.read_bytes(), str(file)) if file else None
+    from_file = _config_of(file, session) if file else None
     if not (from_file or interactive or changes_anything(given)):
         raise click.UsageError("give an option to change, --config or --interactive")
     wanted: dict[str, ConsumerConfig] = {}

@@ -114,13 +114,15 @@ class _UsageError(Exception):
 
 
 def parse(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The options, as `connect` takes them, and the other words."""
+    """The options, which may stand anywhere, as `connect` takes them, and the other words."""
     options = {"servers": ""}
     words: list[str] = []
     rest = iter(arguments)
     for each in rest:
         name, equals, value = each.lstrip("-").partition("=")
-        if not each.startswith("-") or words:
+        if each == "--":
+            words += rest
+        elif not each.startswith("-"):
             words.append(each)
         elif name in ("h", "help"):
             options["help"] = "1"

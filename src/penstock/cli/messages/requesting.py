@@ -79,6 +79,9 @@ def req(
     if send_on == "newline" and text not in (None, "-"):
         raise click.UsageError("--send-on newline reads standard input: leave out BODY")
     headers = headers_of(header)
+    of_2020 = session.of_2020 and not (raw or session.as_json)
+    if of_2020 and text is None:
+        _stamp("Reading payload from STDIN")
     bodies = lines_of_stdin() if send_on == "newline" else iter([body_of(text)] * count)
     many = replies != 1 or wait_for_empty
     with session.connect() as client:
@@ -86,10 +89,17 @@ def req(
             to = subject
             if templates:
                 to, data = filled_request(client, to, data, number)
+            if of_2020:
+                _stamp(f"Sending request on [{shown(to)}]")
             if not wait:
                 client.publish(to, data, headers=headers)
                 continue
-            if not many:
+            if not many and session.of_2020:
+                # answers of the preview's API may come on any subject
+                from penstock.cli.early.asking import receive
+
+                answers = iter([receive(client, to, data, session.timeout / 1e9, headers=headers)])
+            elif not many:
                 answers = iter([_one(client, to, data, headers)])
             else:
                 answers = client.request_many(
@@ -101,7 +111,16 @@ def req(
                     sentinel=wait_for_empty,
                 )
             for answer in answers:
-                print_message(session, answer, raw, "", decoder)
+                if of_2020:
+                    text = answer.data.decode("utf-8", "replace")
+                    _stamp(f"Received on [{shown(answer.subject)}]: '{text}'")
+                else:
+                    print_message(session, answer, raw, "", decoder)
+
+
+def _stamp(text: str) -> None:
+    """Print a line behind the time of day, as `nats` did in 2020."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def _one(

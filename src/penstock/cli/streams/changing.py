@@ -13,7 +13,7 @@ from penstock.cli.changes import change_all, config_option, edited_config, match
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.streams.basics import show
+from penstock.cli.streams.basics import present_stream, show
 from penstock.cli.streams.fields import changes_anything, configured, read_config, with_options
 from penstock.cli.values import DURATION, LIFETIME, SIZE
 
@@ -62,7 +62,7 @@ def add(
     if may_ask() and not (complete or defaults or file):
         name = name or click.prompt("Name of the stream", err=True)
         asked = _ask(given)
-    base = _config_of(file) if file else _fresh()
+    base = _config_of(file, session) if file else _fresh()
     wanted = with_options(replace(base, name=name or base.name), given)
     if not wanted.name:
         raise click.UsageError("Missing argument 'NAME'.")
@@ -73,7 +73,10 @@ def add(
         output.write_text(_json(wanted))
         return
     with session.connect() as client:
-        show(session, session.jetstream(client).create_stream(wanted))
+        created = session.jetstream(client).create_stream(wanted)
+        if session.of_2020 and not session.as_json:
+            print(f"Stream {created.config.name} was created\n")
+        show(session, created)
     if asked:
         words = ("penstock", "stream", "add", wanted.name)
         click.echo(f"without questions: {command_line(words, asked)}", err=True)
@@ -94,8 +97,14 @@ def _fresh() -> StreamConfig:
     )
 
 
-def _config_of(file: Path) -> StreamConfig:
-    return read_config(file.read_bytes(), str(file))
+def _config_of(file: Path, session: Session, now: StreamConfig | None = None) -> StreamConfig:
+    """The configuration in a file; as in 2020, fields that it does not have are those of ``now``."""
+    text, place = file.read_bytes(), str(file)
+    if session.of_2020 and now is not None:
+        from penstock.cli.early.nats import stream_config
+
+        return stream_config(text, place, now)
+    return read_config(text, place)
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
@@ -168,7 +177,7 @@ def edit(
     Fields that are not given stay. All streams are read and all changes are shown before the first
     one is made.
     """
-    from_file = _config_of(file) if file else None
+    from_file = _config_of(file, session) if file else None
     if not names and from_file is not None and from_file.name:
         names = (from_file.name,)
     if not names:
@@ -180,13 +189,18 @@ def edit(
         found = matching(names, js.stream_names(), "stream")
         if len(found) > 1 and (from_file or interactive):
             raise click.UsageError("--config and --interactive change one stream")
-        changes = []
+        changes, configs = [], []
         for name in found:
-            now = js.stream_info(name).config
-            base = now if from_file is None else replace(from_file, name=name)
+            now = present_stream(session, js, name).config
+            base = now if file is None else replace(_config_of(file, session, now), name=name)
             if interactive:
                 base = edited_config(base, read_config)
             changes.append(_change(name, now, with_options(base, given)))
+            configs.append((now, changes[-1][1]))
+        if session.of_2020 and not session.as_json:
+            from penstock.cli.early.nats import edit_streams
+
+            return edit_streams(js, configs, force=force, dry_run=dry_run)
 
         def apply(change: Change) -> Any:
             return js.update_stream(wanted[change.stream])
