@@ -17,6 +17,7 @@ import click
 from penstock.cli.editing import Mistakes, edited
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import PATTERN_ERRORS, WHOLE
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def ls(session: Session, match: str, sort: str, reverse: bool, file: Path | None
     """
     try:
         wanted = re.compile(match, re.IGNORECASE)
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.UsageError(f'"{match}" is not a regular expression: {error}') from None
     found = [
         each
@@ -109,7 +110,7 @@ def ls(session: Session, match: str, sort: str, reverse: bool, file: Path | None
 
 
 @click.command()
-@click.argument("code", type=int)
+@click.argument("code", type=WHOLE)
 @_FILE
 @command
 @click.pass_obj
@@ -184,7 +185,7 @@ def validate(session: Session, file: Path) -> int:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("code", type=int, required=False)
+@click.argument("code", type=WHOLE, required=False)
 @command
 @click.pass_obj
 def edit(session: Session, file: Path, code: int | None) -> int:

@@ -12,6 +12,7 @@ import click
 
 from penstock.cli.output import print_json, print_names, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import PATTERN_ERRORS
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def search(session: Session, pattern: str) -> None:
     """List the schemas with the regular expression PATTERN in their names."""
     try:
         wanted = re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.UsageError(f'"{pattern}" is not a regular expression: {error}') from None
     found = [name for name in known() if wanted.search(name)]
     if not found:

@@ -13,6 +13,7 @@ from penstock.cli.audit.catalog import checks
 from penstock.cli.audit.check import FAIL, OUTCOMES, PASS, SKIP, WARN, Check, Result, run
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import Real
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _thresholds(function: Any) -> Any:
             function = click.option(
                 f"--{name}",
                 name,
-                type=float,
+                type=Real(),
                 default=None,
                 show_default=f"{each.default:g}",
                 help=f"{each.text}{', in ' + each.unit if each.unit else ''}.",

@@ -15,6 +15,7 @@ from penstock.cli.auth.store import Entity, Store
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
+from penstock.cli.values import WHOLE, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ACCOUNT = click.argument("account", default="")
 _SERVICE = click.option("--service", is_flag=True, help="A service; otherwise a stream.")
 _POSITION = click.option(
-    "--token-position", type=int, help="Place of the importer's key in the subject."
+    "--token-position", type=WHOLE, help="Place of the importer's key in the subject."
 )
 
 
@@ -395,7 +396,7 @@ def import_rm(session: Session, subject: str, account: str, operator: str, force
 @_ACCOUNT
 @click.argument("source", default="")
 @click.argument("target", default="")
-@click.argument("weight", type=click.IntRange(1, 100), default=100)
+@click.argument("weight", type=Whole(1, 100), default=100)
 @click.argument("cluster", default="")
 @choosing.OPERATOR
 @click.option(

@@ -22,6 +22,7 @@ from penstock.cli.consumers.fields import (
 from penstock.cli.output import as_data, duration, moment, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig
@@ -275,9 +276,7 @@ def unpin(session: Session, stream: str, name: str, group: str, force: bool) -> 
 @click.command()
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
-@click.option(
-    "--sequence", type=click.IntRange(1), default=None, help="Deliver from this sequence on."
-)
+@click.option("--sequence", type=Whole(1), default=None, help="Deliver from this sequence on.")
 @_FORCE
 @command
 @click.pass_obj

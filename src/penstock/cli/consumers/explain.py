@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("stream")
 @click.argument("consumer")
-@click.argument("seq", type=click.IntRange(1), required=False)
+@click.argument("seq", type=Whole(1), required=False)
 @command
 @click.pass_obj
 def explain(session: Session, stream: str, consumer: str, seq: int | None) -> None:

@@ -22,7 +22,7 @@ from penstock.cli.messages.showing import (
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.cli.output import print_json_line
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 @click.argument("body", required=False)
 @click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
-@click.option("--count", default=1, type=click.IntRange(1), help="How many requests.")
+@click.option("--count", default=1, type=Whole(1), help="How many requests.")
 @click.option(
     "--replies",
     default=1,
-    type=click.IntRange(0),
+    type=Whole(0),
     show_default=True,
     help="Wait for so many answers; 0 for all that come in --timeout.",
 )
@@ -154,7 +154,7 @@ def filled_request(
 @click.option("-q", "--queue", default="NATS-RPLY-22", show_default=True, help="Queue group.")
 @click.option("--sleep", type=DURATION, default=0, help="Wait a random time up to this.")
 @click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @command
 @click.pass_obj
 def reply(

@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.server import check_rules as rules
 from penstock.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, WHOLE
 from penstock.errors import MessageNotFound, PenstockError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _limits(*rows: tuple[str, str, Any]) -> Callable[[F], F]:
             timed = isinstance(default, str)
             found = click.option(
                 f"--{name}",
-                type=DURATION if timed else int,
+                type=DURATION if timed else WHOLE,
                 default=(default or None) if timed else default,
                 show_default=default not in ("", None, 0, -1),
                 help=text,
@@ -231,7 +231,7 @@ def message(
     """Check the last message of a subject: its age and its content."""
     try:
         pattern = re.compile(content) if content else None
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise ValueError(f"--content: {error}") from None
     try:
         with session.connect() as client:
@@ -292,7 +292,7 @@ def jetstream(session: Session, report: Report, replicas: bool, limits: dict[str
 
 
 @click.command()
-@click.option("--expect", type=int, required=True, help="Number of servers of the cluster.")
+@click.option("--expect", type=WHOLE, required=True, help="Number of servers of the cluster.")
 @_limits(
     ("lag-critical", "Critical if a server lags by more operations.", 0),
     ("seen-critical", "Critical if a server was not seen for longer.", ""),
@@ -500,7 +500,7 @@ def request(
     try:
         compiled = re.compile(match_payload) if match_payload else None
         checked = [(name, re.compile(pattern)) for name, pattern in patterns]
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise ValueError(f"not a regular expression: {error}") from None
     with session.connect() as client:
         started = time.monotonic_ns()

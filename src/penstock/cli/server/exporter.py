@@ -21,6 +21,7 @@ import click
 from penstock.cli.server import checks
 from penstock.cli.server.check_report import Report, exposition
 from penstock.cli.session import Session
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 from penstock.errors import PenstockError
 
@@ -251,9 +252,7 @@ def _has(command: click.Command, letters: str) -> bool:
     help="YAML file with the checks.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port."
-)
+@click.option("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port.")
 @click.option(
     "--https-certificate", type=click.Path(exists=True, dir_okay=False), help="Serve HTTPS with it."
 )

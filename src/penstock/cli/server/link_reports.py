@@ -10,6 +10,7 @@ from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
 from penstock.cli.server.reporting import GLOBAL, Column, Report, Row, Table, report, total
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +156,7 @@ def _gateways(page: Row) -> Iterator[tuple[str, str, Row]]:
 
 
 @report()
-@click.argument("level", type=click.IntRange(0))
+@click.argument("level", type=Whole(0))
 @click.option("--all", "all_", is_flag=True, help="Also consumers of streams that are in the list.")
 def downgrade(servers: Source, level: int, all_: bool) -> Report:
     """List the streams and consumers that a server with the API LEVEL could not load.

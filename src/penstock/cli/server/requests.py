@@ -14,6 +14,7 @@ import click
 from penstock.cli.output import print_json, print_json_line
 from penstock.cli.server.asking import Answer, Where, gather, source
 from penstock.cli.session import Session, command
+from penstock.cli.values import WHOLE, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ def _request(page: str) -> Callable[[F], click.Command]:
     """A command that asks for a page; the function makes the request of the options."""
 
     def wrap(function: F) -> click.Command:
-        @click.argument("wait", type=click.IntRange(1), required=False)
+        @click.argument("wait", type=Whole(1), required=False)
         @click.option("--limit", default=2048, show_default=True, help="At most so many records.")
         @click.option("--offset", default=0, help="Skip so many records.")
         @click.option("--name", default="", help="Only the server with this name or ID.")
@@ -98,7 +99,7 @@ def variables() -> Mapping[str, Any]:
     help="Order.",
 )
 @click.option("--subscriptions", is_flag=True, help="With the subscriptions.")
-@click.option("--filter-cid", type=int, default=0, help="Only the connection with this ID.")
+@click.option("--filter-cid", type=WHOLE, default=0, help="Only the connection with this ID.")
 @click.option(
     "--filter-state",
     type=click.Choice(list(STATES)),
@@ -279,7 +280,7 @@ def ipqueue(all_: bool, filter_: str) -> Mapping[str, Any]:
 
 
 @click.command()
-@click.argument("client", type=click.IntRange(1))
+@click.argument("client", type=Whole(1))
 @click.argument("server")
 @command
 @click.pass_obj

@@ -16,7 +16,7 @@ from penstock.cli.failures import DONE, USAGE
 from penstock.cli.session import Session, command
 from penstock.cli.sql.failures import QueryError, hinted
 from penstock.cli.sql.interrupting import interruptible
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ _FIELD = re.compile(r"\{([^{}]+)\}")
 @click.option("--to", "subject", help='Publish each row as JSON; "{column}" stands for its value.')
 @click.option("--follow", is_flag=True, help="Ask again about new messages, until Ctrl-C.")
 @click.option("--every", type=DURATION, default="1s", show_default=True, help="With --follow.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many rows.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after so many rows.")
 @click.option(
     "--json-columns",
     "documents",

@@ -22,7 +22,7 @@ from penstock.cli.store.session import (
     store_argument,
     style,
 )
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 from penstock.core.log.store_lock import make_private
 
@@ -204,7 +204,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
 
 @click.command()
 @click.argument("target", type=_FOLDER)
-@click.option("--keep", default=0, type=click.IntRange(0), help="Keep this many of the newest.")
+@click.option("--keep", default=0, type=Whole(0), help="Keep this many of the newest.")
 @click.option("--older-than", type=DURATION, default=0, help="Remove backups older than this: 30d.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only show the backups to remove.")

@@ -18,7 +18,7 @@ from penstock.cli.output import as_data, number, print_json, size
 from penstock.cli.progress import progress_bar
 from penstock.cli.session import Session, command
 from penstock.cli.streams.basics import show
-from penstock.cli.values import SIZE
+from penstock.cli.values import SIZE, Whole
 from penstock.core.log.store_lock import make_private
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def complete(folder: Path) -> bool:
 )
 @click.option("--cluster", default="", help="Place the stream in this cluster.")
 @click.option("--tag", "tags", multiple=True, help="Place it on servers with this tag.")
-@click.option("--replicas", type=click.IntRange(1, 5), help="Number of copies.")
+@click.option("--replicas", type=Whole(1, 5), help="Number of copies.")
 @click.option("--progress/--no-progress", default=True, help="Show a bar at a terminal.")
 @command
 @click.pass_obj

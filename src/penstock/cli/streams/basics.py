@@ -27,6 +27,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import NO_SELECT, Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from penstock.client import StreamConfig, StreamInfo, StreamSource
@@ -297,12 +298,8 @@ def rm(session: Session, name: str, force: bool, offline: bool) -> None:
 @click.command()
 @click.argument("name", cls=Asked)
 @click.option("--subject", default=None, help="Only messages on this subject.")
-@click.option(
-    "--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence."
-)
-@click.option(
-    "--keep", type=click.IntRange(1), default=None, help="Keep this many of the newest messages."
-)
+@click.option("--seq", type=Whole(1), default=None, help="Only messages below this sequence.")
+@click.option("--keep", type=Whole(1), default=None, help="Keep this many of the newest messages.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @command
 @click.pass_obj

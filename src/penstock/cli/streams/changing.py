@@ -15,7 +15,7 @@ from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
 from penstock.cli.streams.basics import present_stream, show
 from penstock.cli.streams.fields import changes_anything, configured, read_config, with_options
-from penstock.cli.values import DURATION, LIFETIME, SIZE
+from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, WHOLE, Whole
 
 if TYPE_CHECKING:
     from penstock.apply.planning import Change
@@ -25,13 +25,13 @@ _QUESTIONS: list[tuple[str, str, object, Any]] = [
     ("storage", "Storage", "file", click.Choice(["file", "memory"])),
     ("retention", "Retention", "limits", click.Choice(["limits", "interest", "workqueue"])),
     ("discard", "Discard", "old", click.Choice(["old", "new"])),
-    ("max_msgs", "Limit of messages, -1 for none", -1, int),
-    ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, int),
+    ("max_msgs", "Limit of messages, -1 for none", -1, WHOLE),
+    ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, WHOLE),
     ("max_bytes", "Limit of bytes, -1 for none", "-1", SIZE),
     ("max_age", "How long to keep messages, such as 30d, 0s for ever", "0s", LIFETIME),
-    ("max_msg_size", "Limit of the size of a message, -1 for none", "-1", SIZE),
+    ("max_msg_size", "Limit of the size of a message, -1 for none", "-1", SIZE_32),
     ("dupe_window", "How long to remember message ids", "2m", DURATION),
-    ("replicas", "Copies in a cluster", 1, click.IntRange(1)),
+    ("replicas", "Copies in a cluster", 1, Whole(1)),
 ]
 
 

@@ -31,6 +31,7 @@ from penstock.cli.streams.files import (
     synced,
 )
 from penstock.cli.streams.ranges import Range, bounds, columns_of, range_options
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace FILE.")
 @click.option(
     "--rows-per-file",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=1_000_000,
     show_default=True,
     help="Rows of each file in a folder of Parquet files.",

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, UINT64_MOST, WHOLE, Whole, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ OPTIONS = [
     ),
     click.option(
         "--replicas",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=None,
         help="Copies in a cluster; 1 by default.",
     ),
@@ -78,7 +78,7 @@ OPTIONS = [
     ),
     click.option(
         "--first-sequence",
-        type=click.IntRange(0),
+        type=Whole(0, UINT64_MOST),
         help="Sequence of the first message; 1 by default.",
     ),
     click.option(
@@ -93,17 +93,19 @@ OPTIONS = [
         default=None,
         help="Most bytes to keep, such as 10GB (powers of 1024); -1: no limit.",
     ),
-    click.option("--max-consumers", type=int, default=None, help="Most consumers; -1: no limit."),
+    click.option("--max-consumers", type=WHOLE, default=None, help="Most consumers; -1: no limit."),
     click.option(
         "--max-msg-size",
-        type=SIZE,
+        type=SIZE_32,
         default=None,
         help="Largest message with its headers, such as 1MB; -1: no limit.",
     ),
-    click.option("--max-msgs", type=int, default=None, help="Most messages to keep; -1: no limit."),
+    click.option(
+        "--max-msgs", type=WHOLE, default=None, help="Most messages to keep; -1: no limit."
+    ),
     click.option(
         "--max-msgs-per-subject",
-        type=int,
+        type=WHOLE,
         default=None,
         help="Most messages to keep of each subject; -1: no limit.",
     ),
@@ -158,7 +160,7 @@ OPTIONS = [
     ),
     click.option(
         "--limit-consumer-max-pending",
-        type=int,
+        type=WHOLE,
         default=None,
         help="How many unacknowledged messages a consumer may have at most.",
     ),
