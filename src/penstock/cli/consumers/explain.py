@@ -73,9 +73,9 @@ def _pending(
     session: Session, client: BlockingClient, stream: str, consumer: str, seq: int
 ) -> Pending | None:
     """Whether the message waits for an ack, exactly; None if that is not known."""
-    import os
+    from penstock.cli.store.opening import is_store
 
-    if session.store and os.path.isdir(f"{session.store}/jetstream"):
+    if session.store and is_store(session.store):
         return _pending_in(session, stream, consumer, seq)
     return _pending_by(client, stream, consumer, seq)
 

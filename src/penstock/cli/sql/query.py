@@ -160,7 +160,7 @@ def _database(session: Session, asked: dict[str, Any]) -> Database:
     columns = dict(map(_typed, asked["documents"]))
     decoders = dict(_decoder(each, asked["descriptor"]) for each in asked["decodes"])
     source: FolderSource | LiveSource
-    if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
+    if session.store and _is_store(session.store):
         from penstock.cli.store.opening import more_files, vault
 
         more_files()
@@ -182,10 +182,10 @@ def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
     return stream, DECODERS[form](options)
 
 
-def _is_backup(path: str) -> bool:
-    from penstock.cli.store.opening import is_backup
+def _is_store(path: str) -> bool:
+    from penstock.cli.store.opening import is_store
 
-    return is_backup(path)
+    return is_store(path)
 
 
 def _typed(given: str) -> tuple[str, Structure | None]:

@@ -166,7 +166,8 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
     Never touches existing streams: if one has the same name, the restore is refused.
     """
     from penstock.core.base.disk import Disk
-    from penstock.store.layout import StoreError
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
+    from penstock.store.layout import StoreError, check_place
     from penstock.store.restore import chosen, roots_of
     from penstock.store.restore import restore as put_back
 
@@ -176,7 +177,8 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
         raise StoreError(f"{target} has no backups")
     manifest = folder.read(name or names[-1])
     wanted = chosen(manifest, streams)
-    store = store.rstrip("/")
+    store = store.rstrip("/") or "/"
+    check_place(ReadOnlyDisk(), os.path.abspath(store))
     started = time.monotonic()
     total = sum(file.size for each in wanted for file in each.files)
     with contextlib.ExitStack() as stack:
