@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.editing import Mistakes, edited
+from penstock.cli.inputs import read_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
 from penstock.cli.values import PATTERN_ERRORS, WHOLE
@@ -67,7 +68,7 @@ def _data(kind: type[ApiError]) -> dict[str, Any]:
 def _read(path: Path) -> list[dict[str, Any]]:
     """A file of errors; ClickException for any other file."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
     except json.JSONDecodeError as error:
         raise click.ClickException(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:

@@ -225,8 +225,8 @@ def _restore_one(
 
     try:
         facts = backups.facts_of(folder)
-    except (click.UsageError, OSError) as error:
-        text = error.format_message() if isinstance(error, click.UsageError) else str(error)
+    except (click.ClickException, OSError) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         return _said(session, {"stream": folder.name, "state": "failed", "text": text})
     name = facts.config.name
     there = present.get(name)

@@ -11,6 +11,7 @@ import click
 from penstock.cli.audit.archive import ArchiveError, Reader
 from penstock.cli.audit.catalog import checks
 from penstock.cli.audit.check import FAIL, OUTCOMES, PASS, SKIP, WARN, Check, Result, run
+from penstock.cli.inputs import read_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
 from penstock.cli.values import Real
@@ -188,7 +189,7 @@ def _result_data(result: Result) -> dict[str, Any]:
 
 def _loaded(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
         if found.get("type") == KIND:
             return dict(found)
     except (ValueError, AttributeError):

@@ -12,6 +12,7 @@ import click
 from penstock.cli.auth import choosing
 from penstock.cli.auth.accounts import save
 from penstock.cli.auth.store import Entity, Store
+from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
@@ -289,7 +290,7 @@ def import_add(
     entry: dict[str, Any] = {"name": name, "subject": subject, "account": source}
     entry["type"] = "service" if service else "stream"
     if activation is not None:
-        entry["token"] = read_jwt(activation.read_text(encoding="utf-8"))
+        entry["token"] = read_jwt(read_text_input(activation, encoding="utf-8"))
     more = {"local_subject": local, "share": share, "allow_trace": traceable}
     entry |= {key: value for key, value in more.items() if value}
     if any(_local(each) == _local(entry) for each in home.listed("imports")):
@@ -438,7 +439,7 @@ def mapping_add(
 
 def _mappings(path: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
     except ValueError as error:
         raise click.UsageError(f"{path}: {error}") from None
     sound = isinstance(found, dict) and all(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.messages.showing import headers_of
 from penstock.cli.output import number, size
 from penstock.cli.values import DURATION, PAYLOAD_SIZE, Whole
@@ -146,7 +147,7 @@ class Load:
             if not msgs:
                 raise click.UsageError("--throughput and --duration give no message")
         if asked.get("payload_file"):
-            payload = Path(asked["payload_file"]).read_bytes()
+            payload = read_input(Path(asked["payload_file"]))
         else:
             if asked["bytes_each"] < 0:
                 raise click.BadParameter("0 or more", param_hint="--size")

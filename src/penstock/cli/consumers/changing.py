@@ -19,6 +19,7 @@ from penstock.cli.consumers.fields import (
     read_config,
     with_options,
 )
+from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, duration, moment, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
@@ -42,7 +43,7 @@ class _StreamOfFile(Asked):
             from penstock.apply.single import stream_in
 
             place = str(file)
-            value = of_file(file.read_bytes(), place, lambda text: stream_in(text, place)) or value
+            value = of_file(read_input(file), place, lambda text: stream_in(text, place)) or value
         return super().process_value(ctx, value)
 
 
@@ -107,8 +108,8 @@ def _config_of(file: Path, session: Session) -> ConsumerConfig:
     if session.of_2020:
         from penstock.cli.early.nats import consumer_config
 
-        return consumer_config(file.read_bytes(), str(file))
-    return read_config(file.read_bytes(), str(file))
+        return consumer_config(read_input(file), str(file))
+    return read_config(read_input(file), str(file))
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:

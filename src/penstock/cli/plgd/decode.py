@@ -10,6 +10,7 @@ import click
 
 from penstock.api.times import format_time
 from penstock.cli.failures import DONE, FAILED
+from penstock.cli.inputs import read_input
 from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
 from penstock.cli.plgd.lines import needs, read, stream_of
 from penstock.cli.session import Session, command
@@ -80,7 +81,7 @@ def decode(session: Session, /, file: str | None, stream: str, subject: str, **a
 
 def _bytes(name: str) -> bytes:
     try:
-        return Path(name).read_bytes()
+        return read_input(Path(name))
     except OSError as error:
         raise click.ClickException(f"cannot read {name}: {error.strerror}") from None
 

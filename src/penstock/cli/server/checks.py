@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from penstock.cli.inputs import read_text_input
 from penstock.cli.server import check_rules as rules
 from penstock.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
 from penstock.cli.values import DURATION, PATTERN_ERRORS, WHOLE
@@ -452,7 +453,7 @@ def credential(
 
     from penstock.nkeys import read_credentials
 
-    jwt = read_credentials(Path(file).read_text(encoding="utf-8")).jwt
+    jwt = read_credentials(read_text_input(Path(file), encoding="utf-8")).jwt
     try:
         middle = jwt.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.inputs import read_text_input
 from penstock.cli.server import checks
 from penstock.cli.server.check_report import Report, exposition
 from penstock.cli.session import Session
@@ -158,7 +159,7 @@ def read(path: Path) -> list[Check]:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_text_input(path, encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict) or not isinstance(data.get("checks"), list):

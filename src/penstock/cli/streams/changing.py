@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
 from penstock.cli.changes import change_all, config_option, edited_config, matching
+from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
@@ -62,7 +63,7 @@ def add(
     if may_ask() and not (complete or defaults or file):
         name = name or click.prompt("Name of the stream", err=True)
         asked = _ask(given)
-    base = _config_of(file, session) if file else _fresh()
+    base = read_config(read_input(file), str(file)) if file else _fresh()
     wanted = with_options(replace(base, name=name or base.name), given)
     if not wanted.name:
         raise click.UsageError("Missing argument 'NAME'.")
@@ -97,10 +98,9 @@ def _fresh() -> StreamConfig:
     )
 
 
-def _config_of(file: Path, session: Session, now: StreamConfig | None = None) -> StreamConfig:
-    """The configuration in a file; as in 2020, fields that it does not have are those of ``now``."""
-    text, place = file.read_bytes(), str(file)
-    if session.of_2020 and now is not None:
+def _config_of(text: bytes, place: str, session: Session, now: StreamConfig) -> StreamConfig:
+    """The configuration in a text; as in 2020, fields that it does not have are those of ``now``."""
+    if session.of_2020:
         from penstock.cli.early.nats import stream_config
 
         return stream_config(text, place, now)
@@ -177,7 +177,8 @@ def edit(
     Fields that are not given stay. All streams are read and all changes are shown before the first
     one is made.
     """
-    from_file = _config_of(file, session) if file else None
+    text = read_input(file) if file else None
+    from_file = None if text is None else read_config(text, str(file))
     if not names and from_file is not None and from_file.name:
         names = (from_file.name,)
     if not names:
@@ -192,7 +193,9 @@ def edit(
         changes, configs = [], []
         for name in found:
             now = present_stream(session, js, name).config
-            base = now if file is None else replace(_config_of(file, session, now), name=name)
+            base = now
+            if text is not None:
+                base = replace(_config_of(text, str(file), session, now), name=name)
             if interactive:
                 base = edited_config(base, read_config)
             changes.append(_change(name, now, with_options(base, given)))
