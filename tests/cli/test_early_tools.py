@@ -528,9 +528,11 @@ def test_jsm_with_every_server(
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["fly"], 2, "fly is no command"),
+        (["fly"], 2, "no such command: fly;"),
+        (["lss"], 2, "no such command: lss; did you mean 'ls'?"),
+        (["-cred", "x", "ls"], 2, "no such option: -cred; did you mean 'creds'?"),
         (["rm"], 2, "wrong number of arguments for rm"),
-        (["-x", "ls"], 2, "-x is no option"),
+        (["-x", "ls"], 2, "no such option: -x;"),
         (["-s"], 2, "-s needs a value"),
         (["-s", "nats://127.0.0.1:1", "ls"], 1, "jsm: "),
     ],

@@ -18,7 +18,7 @@ from penstock.cli.editing import Mistakes, edited
 from penstock.cli.inputs import read_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
-from penstock.cli.values import PATTERN_ERRORS, WHOLE
+from penstock.cli.values import PATTERN_ERRORS, WHOLE, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 @click.command()
 @click.argument("match", default="")
-@click.argument("sort", type=click.Choice(list(_SORTS)), default="code")
+@click.argument("sort", type=Word(list(_SORTS)), default="code")
 @click.option("-R", "--reverse", is_flag=True, help="The other way round.")
 @_FILE
 @command

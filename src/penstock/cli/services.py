@@ -23,7 +23,7 @@ from penstock.cli.output import (
     print_table,
 )
 from penstock.cli.session import Session, command
-from penstock.cli.values import PATTERN_ERRORS, Whole, pairs
+from penstock.cli.values import PATTERN_ERRORS, Whole, Word, pairs
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def ping(session: Session, name: str) -> None:
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
-    type=click.Choice(["eof", "newline"]),
+    type=Word(["eof", "newline"]),
     default="eof",
     show_default=True,
     help="Standard input is one request, or each line is one.",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.values import Word
+
 if TYPE_CHECKING:
     from penstock.client.base.addresses import Server, TlsOptions
     from penstock.client.blocking import BlockingClient
@@ -282,7 +284,7 @@ def set_form(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 FORMAT = click.option(
     "--format",
-    type=click.Choice(FORMS),
+    type=Word(FORMS),
     default=None,
     expose_value=False,
     callback=set_form,

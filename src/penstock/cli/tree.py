@@ -14,7 +14,7 @@ import click
 from penstock import __version__
 from penstock.cli import commands, other_names
 from penstock.cli.session import FORMS, Session, set_form
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -372,7 +372,7 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option(
     "--colors",
     "color",
-    type=click.Choice(COLORS),
+    type=Word(COLORS),
     default="cyan",
     envvar="NATS_COLOR",
     help="Colour of the heads of tables.",
@@ -381,7 +381,7 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMS),
+    type=Word(FORMS),
     default=None,
     show_default="table",
     help="Form of lists.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     _Kind = click.ParamType[int]
 else:
@@ -134,6 +134,28 @@ class Real(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{number} is not a number to count with", param, ctx)
         return number
+
+
+def nearest(text: str, names: Iterable[str]) -> str:
+    """The question whether the nearest of these names was meant, or "" if none is near."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(text.lower(), list(names), 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+class Word(click.Choice):
+    """One of some words; the error names the nearest one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word."""
+        try:
+            word: str = super().convert(value, param, ctx)
+        except click.BadParameter:
+            words = ", ".join(map(str, self.choices))
+            text = str(value)[:_LETTERS_MOST]
+            self.fail(f"{text!r} is not one of {words}{nearest(text, self.choices)}", param, ctx)
+        return word
 
 
 DURATION = Duration()

@@ -13,6 +13,7 @@ from penstock.cli.auth.store import write_private
 from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 from penstock.nkeys import (
     ACCOUNT,
     CLUSTER,
@@ -47,7 +48,7 @@ _SEED_BYTES = 32
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(_KINDS)))
+@click.argument("kind", type=Word(list(_KINDS)))
 @click.option("--public", is_flag=True, help="Also print the public key.")
 @click.option(
     "--entropy", type=click.Path(exists=True, path_type=Path), help="Take random bytes from here."

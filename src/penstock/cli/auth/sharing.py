@@ -16,7 +16,7 @@ from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import WHOLE, Whole
+from penstock.cli.values import WHOLE, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _removed(session: Session, subject: str) -> None:
 @click.option("--activation", is_flag=True, help="Importers need an activation token.")
 @click.option(
     "--response",
-    type=click.Choice(("Singleton", "Stream", "Chunked")),
+    type=Word(("Singleton", "Stream", "Chunked")),
     help="How a service answers.",
 )
 @command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.session import Session, command
-from penstock.cli.values import SIZE, Whole
+from penstock.cli.values import SIZE, Whole, Word
 
 from .load import Load, options, run_load
 
@@ -41,7 +41,7 @@ _randomize = click.option(
 )
 @click.option(
     "--storage",
-    type=click.Choice(["file", "memory"]),
+    type=Word(["file", "memory"]),
     default="file",
     show_default=True,
     help="Where a new bucket keeps values.",

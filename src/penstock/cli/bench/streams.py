@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, Whole
+from penstock.cli.values import DURATION, SIZE, Whole, Word
 
 from .load import Load, names, options, run_load
 
@@ -46,7 +46,7 @@ def _store_options(function: F) -> F:
             _purge,
             click.option(
                 "--storage",
-                type=click.Choice(["file", "memory"]),
+                type=Word(["file", "memory"]),
                 default="file",
                 show_default=True,
                 help="With --create: where the stream keeps messages.",
@@ -259,7 +259,7 @@ def _consumer_options(function: F) -> F:
             ),
             click.option(
                 "--acks",
-                type=click.Choice(["explicit", "none", "all"]),
+                type=Word(["explicit", "none", "all"]),
                 default="explicit",
                 show_default=True,
                 help="Ack policy: each message, nothing, all up to the last one.",
@@ -401,7 +401,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
 @_stream
 @click.option(
     "--acks",
-    type=click.Choice(["explicit", "none"]),
+    type=Word(["explicit", "none"]),
     default="explicit",
     show_default=True,
     help="Ack policy: each message, nothing.",

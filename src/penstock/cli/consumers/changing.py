@@ -23,7 +23,7 @@ from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, duration, moment, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.values import Whole
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig
@@ -121,7 +121,7 @@ def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
     if given["deliver"] is None:
         given["deliver"] = ask("Where to begin", "--deliver", "all")
     if given["ack"] is None:
-        kinds = click.Choice(["explicit", "all", "none"])
+        kinds = Word(["explicit", "all", "none"])
         given["ack"] = ask("What must be acknowledged", "--ack", "explicit", kinds)
     if not given["filters"]:
         text = ask("Only these subjects, empty for all", "--filter", "")

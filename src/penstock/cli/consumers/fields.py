@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, WHOLE, Whole, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, WHOLE, Whole, Word, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_ACKS = click.Choice(["explicit", "all", "none", "flow_control"])
+_ACKS = Word(["explicit", "all", "none", "flow_control"])
 OPTIONS = [
     click.option("--filter", "filters", multiple=True, help="Only messages on this subject."),
     click.option("--ack", type=_ACKS, default=None, help="Which messages need an ack."),
@@ -88,7 +88,7 @@ OPTIONS = [
     click.option("--headers-only/--no-headers-only", default=None, help="Deliver headers only."),
     click.option(
         "--replay",
-        type=click.Choice(["instant", "original"]),
+        type=Word(["instant", "original"]),
         help="As fast as possible (instant, the default), or at the speed of the publishes.",
     ),
     click.option(
@@ -104,7 +104,7 @@ OPTIONS = [
     ),
     click.option(
         "--backoff",
-        type=click.Choice(["none", "linear"]),
+        type=Word(["none", "linear"]),
         help="Wait longer before each redelivery, from --backoff-min to --backoff-max.",
     ),
     click.option(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.times import format_time, parse_duration
 from penstock.cli.early.asking import Failed, ask, connect, pull
 from penstock.cli.failures import failure_of
+from penstock.cli.values import nearest
 from penstock.core.base.quoting import quoted_letter
 from penstock.errors import PenstockError, Timeout
 
@@ -132,7 +133,7 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 raise _UsageError(f"{each} needs a value")
             options[_OPTIONS[name]] = found
         else:
-            raise _UsageError(f"{each} is no option")
+            raise _UsageError(f"no such option: {each}{nearest(name, _OPTIONS)}")
     return options, words
 
 
@@ -143,7 +144,8 @@ def _command(words: list[str]) -> str:
             if len(words) - 1 not in _COUNTS[name]:
                 raise _UsageError(f"wrong number of arguments for {name}")
             return name
-    raise _UsageError(f"{words[0]} is no command")
+    known = [*_NAMES, *(other for others in _NAMES.values() for other in others)]
+    raise _UsageError(f"no such command: {words[0]}{nearest(said, known)}")
 
 
 def _run(client: BlockingClient, command: str, words: list[str]) -> int:
@@ -350,7 +352,7 @@ def _word(question: str, words: tuple[str, ...]) -> str:
     for each in words:
         if each.startswith(said):
             return each  # a blank answer is the first
-    raise Failed(f"{said!r} is none of {', '.join(words)}")
+    raise Failed(f"must be one of {', '.join(words)}, got {said!r}{nearest(said, words)}")
 
 
 def _json(value: object) -> bytes:

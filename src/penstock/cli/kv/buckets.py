@@ -27,7 +27,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE_32, Whole
+from penstock.cli.values import DURATION, SIZE_32, Whole, Word
 
 if TYPE_CHECKING:
     from penstock.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
@@ -120,7 +120,7 @@ def _origin(mirror: str | None, domain: str) -> Any:
 @_configured
 @click.option(
     "--storage",
-    type=click.Choice(["file", "memory"]),
+    type=Word(["file", "memory"]),
     default="file",
     show_default=True,
     help="Where it is kept.",

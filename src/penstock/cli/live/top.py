@@ -14,7 +14,7 @@ from penstock.cli.live.hosts import HostNames
 from penstock.cli.live.screen import Screen, opened, table
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import WHOLE, Real, Whole
+from penstock.cli.values import WHOLE, Real, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ def _rates(now: dict[str, Any], before: dict[str, Any], seconds: float) -> dict[
     show_default=True,
     help="Seconds between snapshots.",
 )
-@click.option(
-    "--sort", type=click.Choice(list(SORTS)), default="cid", show_default=True, help="Order."
-)
+@click.option("--sort", type=Word(list(SORTS)), default="cid", show_default=True, help="Order.")
 @click.option("-b", "--raw", is_flag=True, help="Bytes as plain numbers.")
 @click.option("-r", "--max-refresh", type=WHOLE, default=-1, help="End after this many snapshots.")
 @click.option("--once", is_flag=True, help="One snapshot.")

@@ -12,7 +12,7 @@ from penstock.cli.messages.showing import body_of, headers_of, hear_out, lines_o
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.cli.output import as_data, print_json, print_json_line
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, Whole
+from penstock.cli.values import DURATION, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Sending(NamedTuple):
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
-    type=click.Choice(["eof", "newline"]),
+    type=Word(["eof", "newline"]),
     default="eof",
     show_default=True,
     help="Standard input is one message, or each line is one.",

@@ -20,6 +20,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 
 if TYPE_CHECKING:
     from penstock.client import BlockingJetStream, BlockingObjectStore, ObjectStoreStatus
@@ -32,7 +33,7 @@ _configured = bucket_options("object store", values="objects", compressed="objec
 @_configured
 @click.option(
     "--storage",
-    type=click.Choice(["file", "memory"]),
+    type=Word(["file", "memory"]),
     default="file",
     show_default=True,
     help="Where it is kept.",

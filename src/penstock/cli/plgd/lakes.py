@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.values import Whole, pairs
+from penstock.cli.values import Whole, Word, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--tables",
                 "kind",
-                type=click.Choice([DELTA, ICEBERG]),
+                type=Word([DELTA, ICEBERG]),
                 default=None,
                 help="The format of new tables; else those that are there, or delta.",
             ),

@@ -16,7 +16,7 @@ import click
 from penstock.cli.inputs import read_text_input
 from penstock.cli.server import check_rules as rules
 from penstock.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
-from penstock.cli.values import DURATION, PATTERN_ERRORS, WHOLE
+from penstock.cli.values import DURATION, PATTERN_ERRORS, WHOLE, Word
 from penstock.errors import MessageNotFound, PenstockError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _check(suite: str, name: str = "") -> Callable[[F], F]:
         @click.option(
             "--format",
             "form",
-            type=click.Choice(FORMS),
+            type=Word(FORMS),
             default="nagios",
             show_default=True,
             help="Form of the result.",

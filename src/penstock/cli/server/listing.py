@@ -11,7 +11,7 @@ from penstock.cli.server.asking import Answer, Live, Where, gather, is_server_id
 from penstock.cli.server.reporting import COMPACT, compacted
 from penstock.cli.session import Session, command
 from penstock.cli.streams.graphs import bars
-from penstock.cli.values import Whole
+from penstock.cli.values import Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ _OTHER_SORTS = {"conn": "conns", "sub": "subs", "route": "routes", "gw": "gws"}
 @click.argument("expect", type=Whole(1), required=False)
 @click.option(
     "--sort",
-    type=click.Choice([*_BY, *_OTHER_SORTS]),
+    type=Word([*_BY, *_OTHER_SORTS]),
     default="name",
     show_default=True,
     help="Order of the rows.",

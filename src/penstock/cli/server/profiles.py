@@ -13,6 +13,7 @@ import click
 from penstock.cli.output import print_json
 from penstock.cli.server.asking import Answer, Live, Where
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 from penstock.core.base.quoting import shown
 
 NAMES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
@@ -20,7 +21,7 @@ _GRACE_NS = 2_000_000_000
 
 
 @click.command()
-@click.argument("profile", type=click.Choice(NAMES))
+@click.argument("profile", type=Word(NAMES))
 @click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path()
 )

@@ -16,7 +16,7 @@ import click
 from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.server.asking import Source, Where, source
 from penstock.cli.session import Session, command
-from penstock.cli.values import Whole
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from penstock.cli.server.asking import Answer
@@ -132,7 +132,7 @@ def _order(sorts: Sequence[str]) -> list[click.Parameter]:
     return [
         click.Option(
             ["--sort", "sort"],
-            type=click.Choice(sorts),
+            type=Word(sorts),
             default=sorts[0],
             show_default=True,
             help="Order of the rows.",

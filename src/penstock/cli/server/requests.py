@@ -14,7 +14,7 @@ import click
 from penstock.cli.output import print_json, print_json_line
 from penstock.cli.server.asking import Answer, Where, gather, source
 from penstock.cli.session import Session, command
-from penstock.cli.values import WHOLE, Whole
+from penstock.cli.values import WHOLE, Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ def variables() -> Mapping[str, Any]:
 @_request("CONNZ")
 @click.option(
     "--sort",
-    type=click.Choice(_SORTS + _MORE_SORTS),
+    type=Word(_SORTS + _MORE_SORTS),
     default="cid",
     show_default=True,
     help="Order.",
@@ -102,7 +102,7 @@ def variables() -> Mapping[str, Any]:
 @click.option("--filter-cid", type=WHOLE, default=0, help="Only the connection with this ID.")
 @click.option(
     "--filter-state",
-    type=click.Choice(list(STATES)),
+    type=Word(list(STATES)),
     default="open",
     show_default=True,
     help="State.",

@@ -16,7 +16,7 @@ from penstock.cli.failures import DONE, USAGE
 from penstock.cli.session import Session, command
 from penstock.cli.sql.failures import QueryError, hinted
 from penstock.cli.sql.interrupting import interruptible
-from penstock.cli.values import DURATION, Whole
+from penstock.cli.values import DURATION, Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _FIELD = re.compile(r"\{([^{}]+)\}")
 
 @click.command()
 @click.argument("query", required=False)
-@click.option("-f", "--format", "form", type=click.Choice(_FORMATS), help="Default: table.")
+@click.option("-f", "--format", "form", type=Word(_FORMATS), help="Default: table.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write into this new file.")
 @click.option("--to", "subject", help='Publish each row as JSON; "{column}" stands for its value.')
 @click.option("--follow", is_flag=True, help="Ask again about new messages, until Ctrl-C.")

@@ -16,16 +16,16 @@ from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
 from penstock.cli.streams.basics import present_stream, show
 from penstock.cli.streams.fields import changes_anything, configured, read_config, with_options
-from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, WHOLE, Whole
+from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, WHOLE, Whole, Word
 
 if TYPE_CHECKING:
     from penstock.apply.planning import Change
     from penstock.client import StreamConfig
 
 _QUESTIONS: list[tuple[str, str, object, Any]] = [
-    ("storage", "Storage", "file", click.Choice(["file", "memory"])),
-    ("retention", "Retention", "limits", click.Choice(["limits", "interest", "workqueue"])),
-    ("discard", "Discard", "old", click.Choice(["old", "new"])),
+    ("storage", "Storage", "file", Word(["file", "memory"])),
+    ("retention", "Retention", "limits", Word(["limits", "interest", "workqueue"])),
+    ("discard", "Discard", "old", Word(["old", "new"])),
     ("max_msgs", "Limit of messages, -1 for none", -1, WHOLE),
     ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, WHOLE),
     ("max_bytes", "Limit of bytes, -1 for none", "-1", SIZE),

@@ -22,7 +22,7 @@ from penstock.cli.output import number, print_json, print_table
 from penstock.cli.session import Session, command
 from penstock.cli.streams.importing import DROPPED, mapping
 from penstock.cli.streams.ranges import Range, bounds, range_options, rows_of
-from penstock.cli.values import Whole
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class Difference:
 @click.argument("b")
 @click.option(
     "--by",
-    type=click.Choice(("seq", "order", "id")),
+    type=Word(("seq", "order", "id")),
     default="seq",
     show_default=True,
     help="Which messages belong together: those of one sequence, those in one place, of one id.",

@@ -31,7 +31,7 @@ from penstock.cli.streams.files import (
     synced,
 )
 from penstock.cli.streams.ranges import Range, bounds, columns_of, range_options
-from penstock.cli.values import Whole
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.argument("name", cls=Asked)
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), metavar="FILE")
 @click.option(
-    "-f", "--format", "form", type=click.Choice(FORMS), help="By default as the name of FILE says."
+    "-f", "--format", "form", type=Word(FORMS), help="By default as the name of FILE says."
 )
 @range_options
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")

@@ -12,7 +12,17 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, UINT64_MOST, WHOLE, Whole, pairs
+from penstock.cli.values import (
+    DURATION,
+    LIFETIME,
+    SIZE,
+    SIZE_32,
+    UINT64_MOST,
+    WHOLE,
+    Whole,
+    Word,
+    pairs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,12 +48,12 @@ OPTIONS = [
     click.option("--description", default=None, help="The stream's description."),
     click.option(
         "--storage",
-        type=click.Choice(["file", "memory", "f", "m"]),
+        type=Word(["file", "memory", "f", "m"]),
         help="Where messages are kept: file (the default) or memory.",
     ),
     click.option(
         "--compression",
-        type=click.Choice(["none", "s2"]),
+        type=Word(["none", "s2"]),
         help="Compress blocks on the disk; none by default.",
     ),
     click.option(
@@ -63,13 +73,13 @@ OPTIONS = [
     _flag("ack", "Acknowledge publishes; the default."),
     click.option(
         "--retention",
-        type=click.Choice(["limits", "interest", "workqueue", "work", "workq"]),
+        type=Word(["limits", "interest", "workqueue", "work", "workq"]),
         default=None,
         help="When messages are removed: at limits (the default), when all consumers, or one, have acked.",
     ),
     click.option(
         "--discard",
-        type=click.Choice(["old", "new"]),
+        type=Word(["old", "new"]),
         default=None,
         help="What a full stream does: drop old messages (the default), or refuse new ones.",
     ),
@@ -166,7 +176,7 @@ OPTIONS = [
     ),
     click.option(
         "--persist-mode",
-        type=click.Choice(["default", "async"]),
+        type=Word(["default", "async"]),
         help="With async, acks do not wait for the disk.",
     ),
 ]

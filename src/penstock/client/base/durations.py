@@ -62,7 +62,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
         try:
             ns = parse_long_duration(duration)
         except DurationTooLongError:
-            raise ValueError(f"{duration!r} is longer than a server can count") from None
+            raise ValueError(f"{duration!r} is too long (maximum 292y)") from None
         except ValueError:
             raise ValueError(
                 f'{duration!r} is no duration: expected seconds, or text such as "30s", "1h30m" or "7d"'
@@ -83,7 +83,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
     if ns < 0:
         raise ValueError(f"a duration is not negative: {duration!r}")
     if ns > _MAX_NS:
-        raise ValueError(f"{duration!r} is longer than a server can count")
+        raise ValueError(f"{duration!r} is too long (maximum 292y)")
     return Nanoseconds(ns)
 
 
