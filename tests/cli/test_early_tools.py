@@ -549,9 +549,10 @@ def test_answers_that_jsm_refuses_change_nothing(
 ) -> None:
     monkeypatch.setenv("NATS_URL", server.url)
     for answers, text in (
-        (["x", "x", "1 2 3 4", ""], "more than three limits"),
-        (["x", "x", "a b", ""], "no limits such as -1 -1 1m"),
-        (["x", "x", "-1 -1 1q", ""], "no age such as"),
+        (["x", "x", "1 2 3 4", ""], "invalid limits '1 2 3 4': more than three"),
+        (["x", "x", "a b", ""], "invalid limits 'a b'; expected for example \"-1 -1 1m\""),
+        (["x", "x", "-1 -1 300y", ""], "is too long (maximum 292y)"),
+        (["x", "x", "-1 -1 1q", ""], "invalid age '1q'"),
     ):
         asked = iter(answers)
         monkeypatch.setattr("builtins.input", lambda question, asked=asked: next(asked))

@@ -196,7 +196,7 @@ def tried(path: str, command: click.Command, words: list[str]) -> str:
     except (click.ClickException, click.exceptions.Exit):
         return ""
     except SystemExit as end:
-        status = end.code  # type: ignore[assignment]
+        status = end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt:
         return ""
     except BaseException as problem:

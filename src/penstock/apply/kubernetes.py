@@ -187,8 +187,8 @@ def read_manifest(assembly: Assembly, node: Node) -> None:
     if spec is None or not isinstance(spec.value, dict):
         assembly.declared.wrong(node.place, f"this {kind} has no spec")
         return
-    known = {"Stream": STREAM, "Consumer": CONSUMER, "KeyValue": KEY_VALUE}
-    given = _without_unset(spec, known.get(kind, OBJECT_STORE))
+    tables = {"Stream": STREAM, "Consumer": CONSUMER, "KeyValue": KEY_VALUE}
+    given = _without_unset(spec, tables.get(kind, OBJECT_STORE))
     assert isinstance(given.value, dict)
     _read_spec(assembly, kind, given, given.value)
 

@@ -197,7 +197,7 @@ def _seed(text: str) -> str:
     try:
         return read_seed(_content(text))
     except NkeyError:
-        raise click.UsageError("--seed is neither a seed nor a file with one") from None
+        raise click.UsageError("--seed: expected an nkey seed or a file containing one") from None
 
 
 def _jwt(text: str) -> str:

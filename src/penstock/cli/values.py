@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     _Kind = click.ParamType[int]
+    _Choice = click.Choice[str]
 else:
+    _Choice = click.Choice
     _Kind = click.ParamType  # not generic in every supported version of click
 
 INT32_MOST, INT64_MOST, UINT64_MOST = (1 << 31) - 1, (1 << 63) - 1, (1 << 64) - 1
@@ -144,7 +146,7 @@ def nearest(text: str, names: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-class Word(click.Choice):
+class Word(_Choice):
     """One of some words; the error names the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -7,14 +7,18 @@ and `a,b` as two subjects.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.times import format_time, parse_duration
+from penstock.api.times import (
+    DurationTooLongError,
+    format_time,
+    parse_duration,
+    parse_long_duration,
+)
 from penstock.cli.early.asking import Failed, ask, connect, pull
 from penstock.cli.failures import failure_of
 from penstock.cli.values import nearest
@@ -74,16 +78,6 @@ _OPTIONS = {
     "tlscert": "cert",
     "tlskey": "key",
     "tlscacert": "ca",
-}
-_AGE_NS = {
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-    "D": 86_400 * 10**9,
-    "M": 30 * 86_400 * 10**9,
-    "y": 365 * 86_400 * 10**9,
-    "Y": 365 * 86_400 * 10**9,
 }
 
 
@@ -266,7 +260,7 @@ def _yes(question: str, default: bool) -> bool:
         return True
     if said in ("n", "no", "f", "false", "0"):
         return False
-    raise Failed(f"{said!r} is neither y nor n")
+    raise Failed(f"must be y or n, got {said!r}")
 
 
 def subjects_of(text: str) -> list[str]:
@@ -278,11 +272,11 @@ def limits_of(text: str) -> tuple[int, int, int]:
     """Messages, bytes, age in ns of an answer such as `-1 -1 1m`. Failed: it is none."""
     words = [each for each in re.split(r"[,\s]+", text) if each]
     if len(words) > 3:
-        raise Failed(f"{text!r} are more than three limits")
+        raise Failed(f"invalid limits {text!r}: more than three")
     try:
         numbers = [int(each) for each in words[:2]]
     except ValueError:
-        raise Failed(f"{text!r} are no limits such as -1 -1 1m") from None
+        raise Failed(f'invalid limits {text!r}; expected for example "-1 -1 1m"') from None
     age_ns = age_of(words[2]) if len(words) > 2 else 0
     msgs, most, *_ = *numbers, -1, -1
     return msgs, most, age_ns
@@ -292,12 +286,14 @@ def age_of(text: str) -> int:
     """Nanoseconds of an age: `90s`, `1m` (a minute), `1M` (30 days), `2d`, `1y`; `-1` is none."""
     if text in ("-1", "0"):
         return 0
-    found = re.fullmatch(r"(\d+)([smhdDMyY])", text)
-    if found is not None:
-        return int(found[1]) * _AGE_NS[found[2]]
-    with contextlib.suppress(ValueError):
-        return max(parse_duration(text), 0)
-    raise Failed(f"{text!r} is no age such as 90s, 1m, 2d, 1M or 1y")
+    try:
+        return max(parse_long_duration(text), 0)
+    except DurationTooLongError as problem:
+        raise Failed(str(problem)) from None
+    except ValueError:
+        raise Failed(
+            f'invalid age {text!r}; expected for example "90s", "1m", "2d", "1M"'
+        ) from None
 
 
 def _asked_message_set() -> bytes:
@@ -337,8 +333,8 @@ def _asked_observable(client: BlockingClient) -> bytes:
         except ValueError as error:
             raise Failed(str(error)) from None
     elif seq := _prompt("Start at Message Set Sequence: "):
-        if not seq.isdigit():
-            raise Failed(f"{seq!r} is no sequence")
+        if not (seq.isascii() and seq.isdigit() and len(seq) <= 20):
+            raise Failed(f"invalid sequence {seq!r}")
         config["msg_set_seq"] = int(seq)
     config["ack_policy"] = "explicit"
     if push:
