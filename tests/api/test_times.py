@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.api import times
 from penstock.api.times import (
     LAST_NS,
     ZERO_NS,
@@ -142,3 +143,20 @@ def test_what_go_writes_is_read_as_people_read_it(ns: int) -> None:
 def test_other_texts_are_no_durations_of_people(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_long_duration(text)
+
+
+@given(st.integers(0, 400), st.sampled_from(["y", "M", "w", "d", "h"]))
+def test_a_duration_is_at_most_292_years(count: int, unit: str) -> None:
+    ns = count * times.LONG_UNITS_NS[unit]
+    if ns < 1 << 63:
+        assert times.parse_long_duration(f"{count}{unit}") == ns
+    else:
+        with pytest.raises(times.DurationTooLongError, match="is too long"):
+            times.parse_long_duration(f"{count}{unit}")
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + "h", "1h" * 5000])
+def test_a_text_without_end_is_no_duration(text: str) -> None:
+    for parse in (times.parse_duration, times.parse_long_duration):
+        with pytest.raises(ValueError, match="invalid duration"):
+            parse(text)

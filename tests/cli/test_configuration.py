@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -209,3 +210,56 @@ def test_subjects_that_another_stream_has_are_refused_before_anything_is_done(
     text = 'cannot change stream LOGS: its subject "logs.>" overlaps with "logs.*" of stream THERE'
     assert (status, err) == (1, f"penstock: {text}\n")
     assert jetstream.stream_names() == ["THERE"]
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "apply"])
+def test_a_subject_that_no_server_takes_is_refused_before_anything_is_done(
+    run, jetstream, tmp_path, command
+):
+    (tmp_path / "two.yaml").write_text(
+        "streams:\n  - {name: GOOD, subjects: [good]}\n  - name: BAD\n    subjects: [a..b]\n"
+    )
+    words = ["--yes"] if command == "apply" else []
+    status, _, err = run(command, *words, "two.yaml")
+    assert (status, err) == (
+        1,
+        'penstock: two.yaml:4:16: subjects: "a..b" is not a valid subject\n',
+    )
+    assert jetstream.stream_names() == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["validate", "{}"],
+        ["plan", "{}"],
+        ["apply", "--yes", "{}"],
+        ["stream", "add", "S", "--config", "{}"],
+        ["consumer", "add", "S", "C", "--config", "{}"],
+        ["schema", "validate", "io.nats.jetstream.api.v1.stream_configuration", "{}"],
+        ["errors", "ls", "--file", "{}"],
+        ["auth", "nkey", "show", "{}"],
+        ["kv", "load", "B", "{}"],
+    ],
+)
+def test_a_pipe_or_a_device_is_not_read_for_ever(run, tmp_path, words):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    for name in ("pipe.json", "endless.json"):
+        status, out, err = run(*(each.format(name) for each in words))
+        assert status in (1, 2)
+        assert out == ""
+        assert len(err.splitlines()) == 1, err
+
+
+def test_a_pipe_of_the_shell_is_read(run, jetstream, tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, LOGS.encode())
+    os.close(writing)
+    try:
+        assert run("validate", f"/dev/fd/{reading}")[:2] == (
+            0,
+            f"/dev/fd/{reading}:1:1: stream LOGS\n",
+        )
+    finally:
+        os.close(reading)

@@ -24,12 +24,16 @@ import pytest
 from penstock.cli.__main__ import main as penstock
 from penstock.cli.early import core_tools, jsm, pages
 from penstock.cli.early.shims import main as shim
+from penstock.client import ConsumerConfig, StreamConfig
+from penstock.client.blocking import connect_blocking
 from tests.copies.local import LocalServer
 from tests.peers import available_servers, free_port, running_server
 from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from penstock.client import BlockingClient
 
 PATIENCE_SECONDS = 60
 OK = 'Received response of "+OK"\n'
@@ -524,9 +528,11 @@ def test_jsm_with_every_server(
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["fly"], 2, "fly is no command"),
+        (["fly"], 2, "no such command: fly;"),
+        (["lss"], 2, "no such command: lss; did you mean 'ls'?"),
+        (["-cred", "x", "ls"], 2, "no such option: -cred; did you mean 'creds'?"),
         (["rm"], 2, "wrong number of arguments for rm"),
-        (["-x", "ls"], 2, "-x is no option"),
+        (["-x", "ls"], 2, "no such option: -x;"),
         (["-s"], 2, "-s needs a value"),
         (["-s", "nats://127.0.0.1:1", "ls"], 1, "jsm: "),
     ],
@@ -543,9 +549,10 @@ def test_answers_that_jsm_refuses_change_nothing(
 ) -> None:
     monkeypatch.setenv("NATS_URL", server.url)
     for answers, text in (
-        (["x", "x", "1 2 3 4", ""], "more than three limits"),
-        (["x", "x", "a b", ""], "no limits such as -1 -1 1m"),
-        (["x", "x", "-1 -1 1q", ""], "no age such as"),
+        (["x", "x", "1 2 3 4", ""], "invalid limits '1 2 3 4': more than three"),
+        (["x", "x", "a b", ""], "invalid limits 'a b'; expected for example \"-1 -1 1m\""),
+        (["x", "x", "-1 -1 300y", ""], "is too long (maximum 292y)"),
+        (["x", "x", "-1 -1 1q", ""], "invalid age '1q'"),
     ):
         asked = iter(answers)
         monkeypatch.setattr("builtins.input", lambda question, asked=asked: next(asked))
@@ -553,6 +560,159 @@ def test_answers_that_jsm_refuses_change_nothing(
         assert text in capsys.readouterr().err
     jsm.main(["ls"])
     assert "x" not in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[LocalServer, LocalServer]]:
+    with LocalServer() as first, LocalServer() as second:
+        yield first, second
+
+
+@pytest.fixture
+def two_servers(
+    running: tuple[LocalServer, LocalServer],
+) -> Iterator[tuple[LocalServer, LocalServer]]:
+    """Two servers without streams."""
+    yield running
+    for each in running:
+        with connect_blocking(each.url) as client:
+            js = client.jetstream()
+            for name in js.stream_names():
+                js.delete_stream(name)
+
+
+SHARED = {
+    "stream add": "N --subjects n --defaults",
+    "stream edit": "LOGS --max-msgs 7 -f",
+    "stream info": "LOGS",
+    "stream rm": "LOGS -f",
+    "consumer info": "LOGS C",
+    "consumer rm": "LOGS C -f",
+    "consumer add": "LOGS D --config {0}",
+    "req": "echo hi --no-wait",
+}
+"""Commands whose texts are those of 2020, with words that are enough for them."""
+
+
+@pytest.mark.parametrize("command", SHARED)
+def test_the_server_of_the_command_line_is_used(
+    command: str,
+    two_servers: tuple[LocalServer, LocalServer],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before, behind and through a context; the other server, of NATS_URL, stays as it was."""
+    ours, other = two_servers
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "consumer.json"
+    file.write_text('{"durable_name": "D", "ack_policy": "explicit"}')
+    words = [*command.split(), *SHARED[command].format(file).split()]
+    assert shim(["nats", "context", "add", "ours", "--server", ours.url]) == 0
+    monkeypatch.setenv("NATS_URL", other.url)
+    for given in (["--server", ours.url, *words], [*words, "-s", ours.url]):
+        with connect_blocking(ours.url) as mine, connect_blocking(other.url) as not_mine:
+            for client in (mine, not_mine):
+                client.jetstream().create_stream(StreamConfig(name="LOGS", subjects=["logs"]))
+                client.jetstream().create_consumer("LOGS", ConsumerConfig(durable_name="C"))
+            before = _everything(not_mine)
+            heard = mine.subscribe("echo")
+            mine.flush()
+            assert shim(["nats", *given]) == 0, capsys.readouterr()
+            if command == "req":
+                assert heard.next(PATIENCE_SECONDS).data == b"hi"
+            assert _everything(not_mine) == before
+            for client in (mine, not_mine):
+                for name in client.jetstream().stream_names():
+                    client.jetstream().delete_stream(name)
+
+
+def _everything(client: BlockingClient) -> list[object]:
+    js = client.jetstream()
+    return [
+        (each.config, [c.config for c in js.consumers(each.config.name)]) for each in js.streams()
+    ]
+
+
+@pytest.mark.parametrize("command", SHARED)
+def test_a_flag_or_a_name_that_is_unknown_changes_nothing(
+    command: str,
+    two_servers: tuple[LocalServer, LocalServer],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server, _ = two_servers
+    monkeypatch.setenv("NATS_URL", server.url)
+    file = tmp_path / "consumer.json"
+    file.write_text('{"durable_name": "D", "ack_policy": "explicit"}')
+    with connect_blocking(server.url) as client:
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="LOGS", subjects=["logs"]))
+        js.create_consumer("LOGS", ConsumerConfig(durable_name="C"))
+        before = _everything(client)
+        for flaw in ("--typo 7", "--typo=7", "-y", "TWO TOO MANY"):
+            words = [*command.split(), *SHARED[command].format(file).split(), *flaw.split()]
+            assert shim(["nats", *words]) != 0, flaw
+            assert "nats: error: " in capsys.readouterr().err
+            assert _everything(client) == before, flaw
+
+
+def test_all_flags_of_the_command_are_those_of_penstock(
+    two_servers: tuple[LocalServer, LocalServer],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server, _ = two_servers
+    monkeypatch.setenv("NATS_URL", server.url)
+    with connect_blocking(server.url) as client:
+        js = client.jetstream()
+        words = "N --subjects n,m --max-msgs-per-subject 5 --max-age 1w --allow-rollup --defaults"
+        assert shim(["nats", "stream", "add", *words.split()]) == 0
+        assert capsys.readouterr().out.startswith(
+            "Stream N was created\n\nInformation for Stream N\n"
+        )
+        config = js.stream_info("N").config
+        assert (config.max_msgs_per_subject, config.allow_rollup_hdrs) == (5, True)
+        assert shim(["nats", "str", "edit", "N", "--max-msgs", "9", "--dry-run"]) == 1
+        assert "+       MaxMsgs:      9,\n" in capsys.readouterr().out
+        assert js.stream_info("N").config == config
+        assert shim(["nats", "str", "edit", "N", "--max-msgs", "9", "-f"]) == 0
+        assert js.stream_info("N").config.max_msgs == 9
+        js.delete_stream("N")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rm", "-s", "{0}", "m"],
+        ["rm", "m", "-s", "{0}"],
+        ["rm", "m", "-creds", "none.creds"],
+        ["info", "m", "-x"],
+        ["info", "-x"],
+        ["purge", "-m"],
+    ],
+)
+def test_jsm_reads_options_wherever_they_are(
+    words: list[str],
+    two_servers: tuple[LocalServer, LocalServer],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours, other = two_servers
+    monkeypatch.setenv("NATS_URL", other.url)
+    with connect_blocking(ours.url) as mine, connect_blocking(other.url) as not_mine:
+        for client in (mine, not_mine):
+            client.jetstream().create_stream(StreamConfig(name="m"))
+        status = jsm.main([each.format(ours.url) for each in words])
+        assert not_mine.jetstream().stream_names() == ["m"]
+        if "-s" in words:
+            assert status == 0
+            assert mine.jetstream().stream_names() == []
+        else:
+            assert status != 0
+            assert mine.jetstream().stream_names() == ["m"]
+    capsys.readouterr()
 
 
 def test_shims_leave_other_programs_alone(

@@ -98,6 +98,30 @@ def test_what_deliveries_and_acks_make(
     assert text.startswith("removed: message 3 is not there")
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_message_that_had_all_its_deliveries(
+    at: Callable[..., Ran], js: BlockingJetStream, peer: ServerProcess, stream: str, most: int
+) -> None:
+    """Penstock knows which messages are given up; with one delivery only, and elsewhere, it may be so."""
+    make(js, stream, max_deliver=most, ack_wait=0.1, filter_subject=f"{stream}.b")
+    pull = js.consumer(stream, "c")
+    for _ in range(most):
+        assert len(pull.fetch(1, timeout=30)) == 1
+    js.publish(f"{stream}.b", b"")
+    (fifth,) = pull.fetch(1, timeout=30)
+    fifth.ack_sync()
+    exact = peer.kind == "penstock" and most > 1
+    limit = "1 delivery" if most == 1 else "2 deliveries"
+    wanted = (
+        f"was delivered {most} times, which is max" if exact else f"given up after {limit} (max"
+    )
+    while wanted not in (text := at("explain", stream, "c", 2).out):
+        assert text.startswith(("delivered: ", "max_deliver: "))  # until the ack wait is over
+    assert text.startswith("max_deliver: " if exact else ("delivered: ", "acknowledged: "))
+    if exact:
+        assert kinds(at, stream, "c", 5) == ["acknowledged"]
+
+
 def test_a_consumer_without_acks_delivers_once(
     at: Callable[..., Ran], js: BlockingJetStream, stream: str
 ) -> None:

@@ -252,7 +252,7 @@ def test_mistakes_are_told_in_one_line(at: Run, bucket: str) -> None:
     for status, words, says in (
         (2, ("put", bucket, "a b", "x"), "cannot be a key"),
         (2, ("add", "a.b"), "cannot be the name of a bucket"),
-        (2, ("add", "x", "--history", 65), "65 is not in the range"),
+        (2, ("add", "x", "--history", 65), "65 is out of range (1 to 64)"),
         (2, ("add", "x", "--metadata", "y"), "NAME=VALUE"),
         (2, ("add", "x", "--mirror-domain", "y"), "needs --mirror"),
         (2, ("add", "x", "--republish-source", "y"), "--republish-destination is missing"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,81 @@ def test_a_sound_store(run: Run, tmp_path: Path) -> None:
         assert (stream["stream"], stream["state"], stream["messages"]) == ("ORDERS", "sound", 180)
     assert run("repair", tmp_path)[:2] == (0, "sound            $G/ORDERS  nothing to do\n")
     assert tree(tmp_path) == before
+
+
+READING = (
+    ("store", "ls", "{}"),
+    ("store", "check", "{}"),
+    ("store", "verify", "{}"),
+    ("store", "repair", "{}", "--dry-run"),
+    ("store", "repair", "{}"),
+    ("store", "dump", "{}", "ORDERS"),
+    ("store", "backup", "{}", "{}.backup"),
+    ("stream", "ls", "--store", "{}"),
+    ("stream", "info", "ORDERS", "--store", "{}"),
+    ("sql", "--store", "{}", "select count(*) from ORDERS"),
+    ("export", "--store", "{}"),
+)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("below", ["jetstream", "js", "a/b/js", "jetstream/jetstream"])
+def test_the_store_below_a_folder_is_found(
+    words: tuple[str, ...],
+    below: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As if the store itself was given; nothing that another store could be is passed over."""
+    make_stream(tmp_path / "data" / below)
+    (tmp_path / "data" / "other").mkdir()
+    said = {}
+    for place in (tmp_path / "data" / below, tmp_path / "data"):
+        assert main([each.format(place) for each in words]) == 0
+        out = capfd.readouterr().out.replace(str(place), "")
+        said[place] = re.sub(r" in [\d.]+ s, .*", "", out)
+    first, second = said.values()
+    if "backup" in words:
+        assert "1 stream, " in second
+    elif "ls" not in words or words[0] == "store":  # without the age of the last message
+        assert second == first
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_folder_without_a_store_or_with_several(
+    words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = 2 if words[0] == "store" else 1
+    nothing = tmp_path / "data"
+    (nothing / "jetstream" / "inner" / "jetstream").mkdir(parents=True)
+    before = tree(tmp_path)
+    assert main([each.format(nothing) for each in words]) == status
+    assert "is not a store, and there is none below it" in capfd.readouterr().err
+    make_stream(nothing / "one")
+    make_stream(nothing / "two")
+    assert main([each.format(nothing) for each in words]) == status
+    err = capfd.readouterr().err
+    assert f"there are 2 stores below {nothing}: {nothing}/one, {nothing}/two" in err
+    assert set(before) <= set(tree(tmp_path))
+    assert not (tmp_path / "data.backup").exists()
+
+
+def test_a_store_without_streams_is_a_store(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "jetstream" / "$G" / "streams").mkdir(parents=True)
+    assert run("check", tmp_path)[:2] == (0, "0 streams; all sound\n")
+
+
+@pytest.mark.parametrize(("store", "given"), [("a/jetstream", "a"), ("a", "a/jetstream")])
+def test_a_restore_makes_no_second_store(store: str, given: str, run: Run, tmp_path: Path) -> None:
+    make_stream(tmp_path / "origin")
+    assert run("backup", tmp_path / "origin", tmp_path / "backups")[0] == 0
+    make_stream(tmp_path / store, "OTHER", 3)
+    before = tree(tmp_path)
+    status, _, err = run("restore", tmp_path / "backups", tmp_path / given)
+    assert status == 2
+    assert f"{tmp_path / store} is one; give that folder" in err
+    assert tree(tmp_path) == before
+    assert run("restore", tmp_path / "backups", tmp_path / store)[0] == 0
 
 
 def test_an_encrypted_stream_is_no_damaged_one(run: Run, tmp_path: Path) -> None:

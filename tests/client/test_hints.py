@@ -39,15 +39,35 @@ def notes_of(call: Callable[[], Any]) -> list[str]:
 def test_an_unknown_word_is_told_with_those_that_are_known(js: Any, unique: str) -> None:
     stream: Any = {"name": f"{unique}x", "retention": "work_queue", "storage": "disk"}
     told = notes_of(lambda: js.create_stream(StreamConfig(**stream)))
-    assert "retention is one of limits, interest, workqueue, not work_queue" in told
+    assert (
+        "retention is one of limits, interest, workqueue, not work_queue; did you mean workqueue?"
+        in told
+    )
     assert "storage is one of file, memory, not disk" in told
     consumer: Any = {"durable_name": "c", "priority_groups": ["g"], "priority_policy": "pinned"}
     told = notes_of(lambda: js.create_consumer(unique, ConsumerConfig(**consumer)))
-    assert (
-        "priority_policy is one of none, overflow, pinned_client, prioritized, not pinned" in told
-    )
+    known = "none, overflow, pinned_client, prioritized"
+    meant = "pinned_client?"
+    assert f"priority_policy is one of {known}, not pinned; did you mean {meant}" in told
     told = notes_of(lambda: js.create_consumer(f"{unique}x", ConsumerConfig(durable_name="c")))
     assert not any("is one of" in each for each in told)  # it is about something else
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "bound"),
+    [
+        ("max_msgs", 10**20, "maximum 9223372036854775807"),
+        ("max_msgs", -(10**20), "minimum -9223372036854775808"),
+        ("max_msg_size", 1 << 31, "maximum 2147483647"),
+        ("first_seq", -1, "minimum 0"),
+    ],
+)
+def test_a_number_out_of_range_is_told_with_its_bound(
+    js: Any, unique: str, field: str, value: int, bound: str
+) -> None:
+    config: Any = {"name": f"{unique}x", field: value}
+    with pytest.raises(ValueError, match=f"{field} is out of range: {value} .{bound}."):
+        js.create_stream(StreamConfig(**config))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.files import StoreLock
+from penstock.server.files import StoreLock, lock_store
 from tests import copies
 
 from .process import GoneError, ServerLog, ServerProcess, Wire, running
@@ -446,3 +446,15 @@ def test_of_a_very_long_log_the_beginning_and_the_end_are_kept() -> None:
     assert server.text.endswith("line 999999.\n")
     assert re.search(r"\n\[\d+ bytes left out\]\nline \d+\.\n", server.text)
     assert len(server.text) < ServerLog.HEAD + ServerLog.TAIL + 100
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "a/jetstream"), ("a/jetstream", "a")])
+def test_a_second_store_around_or_inside_another_one_is_told(
+    first: str, second: str, tmp_path: Path
+) -> None:
+    told: list[object] = []
+    for folder in (first, first, second, second):
+        lock_store(str(tmp_path / folder), "", told.append).close()
+    there = f"{tmp_path / first}"
+    new = f"{tmp_path / second}"
+    assert told == [f"this server begins a new store in {new}; there is another one in {there}"]

@@ -40,6 +40,15 @@ LONG_UNITS_NS = {
 """The units of Go's durations, and those that people add: "m" is a minute, "M" a month."""
 
 
+DURATION_MOST_NS = (1 << 63) - 1
+"""The protocol counts nanoseconds in 64 bits: 292 years."""
+_LETTERS_MOST = 1000  # a longer text is no duration
+
+
+class DurationTooLongError(ValueError):
+    """A duration is longer than the protocol can count."""
+
+
 def format_time(ns: int) -> str:
     """Nanoseconds since 1970 as RFC 3339 UTC text, without trailing zeros of the fraction.
 
@@ -107,13 +116,14 @@ def format_duration(ns: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """`1h2m3.5s` as nanoseconds; ValueError for anything else."""
+    """`1h2m3.5s` as nanoseconds; ValueError for anything else, DurationTooLongError for 300 years."""
     return _sum(text, _DURATION_PART, UNITS_NS)
 
 
 def parse_long_duration(text: str) -> int:
-    """`1y2M3w4d5h` as nanoseconds, as people and the `nats` command write it; ValueError for anything else.
+    """`1y2M3w4d5h` as nanoseconds, as people and the `nats` command write it.
 
+    ValueError for anything else, DurationTooLongError for more than the protocol can count.
     Years of 365 and months (M) of 30 days; the parts may come in any order.
     """
     return _sum(text, _LONG_PART, LONG_UNITS_NS)
@@ -124,6 +134,7 @@ def _sum(text: str, form: re.Pattern[str], units: Mapping[str, int]) -> int:
     if body == "0":
         return 0
     total, position = 0, 0
+    body = body if len(body) <= _LETTERS_MOST else ""
     while part := form.match(body, position):
         whole, _, fraction = part[1].partition(".")
         unit = units[part[2]]
@@ -131,7 +142,9 @@ def _sum(text: str, form: re.Pattern[str], units: Mapping[str, int]) -> int:
         total += int(fraction or "0") * unit // 10 ** len(fraction)
         position = part.end()
     if position == 0 or position != len(body):
-        raise ValueError(f'time: invalid duration "{text}"')
+        raise ValueError(f'time: invalid duration "{text[:_LETTERS_MOST]}"')
+    if total > DURATION_MOST_NS:
+        raise DurationTooLongError(f'"{text}" is too long (maximum 292y)')
     return sign * total
 
 

@@ -9,6 +9,7 @@ from penstock.api.fields import Duration, Int, Int32, Int64, Storage
 from penstock.api.keyvalue import valid_key
 from penstock.api.subjects import valid_name
 from penstock.apply.model import Declared, Entry, Key, Node, Resource, title
+from penstock.apply.subjects import check_subjects
 from penstock.apply.values import bytes_of, shown, structured
 from penstock.client.base.models import StreamConfig as ClientStreamConfig
 from penstock.client.keyvalue.config import KeyValueConfig
@@ -60,6 +61,8 @@ class Assembly:
     ) -> None:
         """A map with the fields of a stream."""
         config = structured(self.declared, node, StreamConfig)
+        if isinstance(node.value, dict):
+            check_subjects(self.declared, node)
         if self._named(node, "stream", config.name):
             self._add(
                 Resource(
@@ -81,6 +84,8 @@ class Assembly:
     ) -> None:
         """A map with the fields of a consumer, and its stream's name."""
         config = structured(self.declared, node, ConsumerConfig)
+        if isinstance(node.value, dict):
+            check_subjects(self.declared, node)
         name = config.durable_name or config.name
         if not self._named(node, "consumer", name):
             return

@@ -24,6 +24,7 @@ Resolve: TypeAlias = Callable[[list[str], Place], tuple[Node, int]]
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+_DEPTH_MOST = 100
 _TERM = ("expr_term", "interpolation", "string_part")
 _NAMES = {
     "function_call": "functions",
@@ -83,7 +84,9 @@ def _parse(text: str, file: str) -> Tree:
             rest = text.splitlines()[line - 1][column - 1 :].strip()
             got = repr(rest[:20]) if rest else "the end of the line"
         raise fault(Place(file, line, column), f"did not expect {got}") from None
-    except (LarkError, RecursionError) as error:
+    except RecursionError:
+        raise fault(Place(file), "values are nested too deeply") from None
+    except LarkError as error:
         raise fault(Place(file), " ".join(str(error).split())) from None
 
 
@@ -150,12 +153,22 @@ class Evaluator:
     def __init__(self, file: str, resolve: Resolve) -> None:
         """Expressions are of this file."""
         self.file, self.resolve = file, resolve
+        self._depth = 0
 
     def value(self, expression: Expression) -> Node:
         """The value of an expression. ConfigurationError."""
         if isinstance(expression, Node):
             return self.json(expression)
         place = _place(expression, self.file)
+        if self._depth > _DEPTH_MOST:
+            raise fault(place, "values are nested too deeply")
+        self._depth += 1
+        try:
+            return self._evaluated(expression, place)
+        finally:
+            self._depth -= 1
+
+    def _evaluated(self, expression: Tree, place: Place) -> Node:
         kind = str(expression.data)
         parts = _parts(expression)
         if kind in _TERM:

@@ -6,9 +6,10 @@ stream without ``storage`` is in memory, a consumer without ``ackPolicy`` needs 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.apply.model import Node
+from penstock.apply.model import Node, NodeValue
 from penstock.apply.tables import Attribute, Table, plain, translate
 from penstock.apply.values import shown, unknown
 
@@ -186,7 +187,34 @@ def read_manifest(assembly: Assembly, node: Node) -> None:
     if spec is None or not isinstance(spec.value, dict):
         assembly.declared.wrong(node.place, f"this {kind} has no spec")
         return
-    _read_spec(assembly, kind, spec, spec.value)
+    tables = {"Stream": STREAM, "Consumer": CONSUMER, "KeyValue": KEY_VALUE}
+    given = _without_unset(spec, tables.get(kind, OBJECT_STORE))
+    assert isinstance(given.value, dict)
+    _read_spec(assembly, kind, given, given.value)
+
+
+def _without_unset(node: Node, table: Table) -> Node:
+    """The same without the values that mean "not set" where the API server writes every field: "",
+    0, and maps without fields. Metadata may have empty texts.
+    """
+    if isinstance(node.value, list):
+        return replace(node, value=[_without_unset(each, table) for each in node.value])
+    if not isinstance(node.value, dict):
+        return node
+    found: dict[str, Node] = {}
+    for name, inner in node.value.items():
+        attribute = table.get(name)
+        each = inner
+        if attribute is not None and attribute.within is not None:
+            each = _without_unset(inner, attribute.within)
+        if attribute is None or not _is_unset(each.value):
+            found[name] = each
+    return replace(node, value=found)
+
+
+def _is_unset(value: NodeValue) -> bool:
+    zero = isinstance(value, int) and not isinstance(value, bool) and not value
+    return zero or value == "" or value == {}
 
 
 def _read_spec(assembly: Assembly, kind: str, spec: Node, given: dict[str, Node]) -> None:
@@ -223,7 +251,7 @@ def _read_spec(assembly: Assembly, kind: str, spec: Node, given: dict[str, Node]
 
 def _deliver_policy(assembly: Assembly, given: dict[str, Node], fields: dict[str, Node]) -> None:
     node = given.get("deliverPolicy")
-    if node is None:
+    if node is None or node.value == "":
         return
     if not isinstance(node.value, str) or node.value not in DELIVER_POLICIES:
         words = " or ".join(DELIVER_POLICIES)

@@ -13,13 +13,27 @@ from penstock.apply.model import ConfigurationError, Declared, Node, Place, faul
 from penstock.apply.values import structured
 
 if TYPE_CHECKING:
-    from penstock.apply.model import Config
+    import msgspec
 
-_BESIDES = frozenset({"pedantic", "stream_name", "action"})
-"""Fields of requests, not of configurations."""
+_BESIDES = frozenset({"pedantic", "stream_name", "action", "template_owner"})
+"""Fields of requests, and of infos of 2020; not of configurations."""
 
 
-def read_fields(text: str, file: str, kind: type[Config]) -> dict[str, Any]:
+def stream_in(text: str, file: str) -> str:
+    """The stream of a consumer that a text names next to its configuration, or ""; ConfigurationError."""
+    fields = _document(text, file).value
+    named = fields.get("stream_name") if isinstance(fields, dict) else None
+    return named.value if named is not None and isinstance(named.value, str) else ""
+
+
+def keys_in(text: str, file: str) -> set[str]:
+    """The keys of the configuration in a text; ConfigurationError."""
+    fields = _configuration(_document(text, file)).value
+    assert isinstance(fields, dict)
+    return set(fields)
+
+
+def read_fields(text: str, file: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The fields that a text gives, as the API has them; ConfigurationError with every mistake and its place.
 
     The text is a configuration, or what ``info --json`` prints: JSON, which may have comments and trailing commas,

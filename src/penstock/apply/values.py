@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import msgspec
 
 from penstock.api.fields import Choice, Instant, Number
-from penstock.api.times import parse_instant, parse_long_duration, parse_time
+from penstock.api.sizes import parse_size
+from penstock.api.times import (
+    DurationTooLongError,
+    parse_instant,
+    parse_long_duration,
+    parse_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +35,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 SECOND_NS = 1_000_000_000
 _SHORTEST_NS = 1_000_000
-_SIZE = re.compile(r"(\d+)\s*([KMGTPE])(i?B|i)?", re.IGNORECASE)
 _SIZES = frozenset({"max_bytes", "max_msg_size", "max_value_size"})
 
 
@@ -72,10 +77,12 @@ def duration_ns(value: object) -> int:
     text = value.strip()
     if not text:
         return 0
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?\d{1,40}", text, re.ASCII):
         return duration_ns(int(text))
     try:
         total = parse_long_duration(text)
+    except DurationTooLongError:
+        raise
     except ValueError:
         raise ValueError(f'"{value}" is not a duration such as 250ms, 10m, 1h30m or 7d') from None
     if total < 0:
@@ -85,14 +92,9 @@ def duration_ns(value: object) -> int:
 
 def size_bytes(text: str) -> int:
     """A size in bytes; ValueError."""
-    if re.fullmatch(r"-?\d+", text.strip()):
+    if re.fullmatch(r"-\d{1,20}", text.strip()):
         return int(text)
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f'"{text}" is not a size such as 64KB or 10GB')
-    power = "KMGTPE".index(found[2].upper()) + 1
-    base = 1024 if found[3] else 1000
-    return int(found[1]) * int(base**power)
+    return parse_size(text, bare=1000)
 
 
 def structured(declared: Declared, node: Node, kind: type[T]) -> T:
@@ -219,7 +221,8 @@ def _number(name: str, value: object, mark: Number) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Wrong(f"expected a whole number, got {shown(value)}")
     if not mark.low <= value <= mark.high:
-        raise _Wrong(f"{value} is outside of {mark.low} to {mark.high}")
+        bound = f"maximum {mark.high}" if value > mark.high else f"minimum {mark.low}"
+        raise _Wrong(f"{value} is out of range ({bound})")
     return value
 
 

@@ -8,15 +8,18 @@ from io import TextIOWrapper
 from penstock.cli.commands import asks_servers
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted)."""
+def main(arguments: Sequence[str] | None = None, tool: str = "penstock") -> int:
+    """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted).
+
+    As the tool `nats` it prints the texts of March 2020.
+    """
     try:
-        return _main(list(sys.argv[1:] if arguments is None else arguments))
+        return _main(list(sys.argv[1:] if arguments is None else arguments), tool)
     except KeyboardInterrupt:  # also while modules are loaded
         return 130
 
 
-def _main(given: list[str]) -> int:
+def _main(given: list[str], tool: str) -> int:
     if given[:1] == ["server"] and not asks_servers(given[1:]):
         # The same program as penstock-server, without loading what only other commands need.
         from penstock.server.__main__ import main as serve
@@ -28,10 +31,10 @@ def _main(given: list[str]) -> int:
         import click
     except ImportError:
         return complain("the command line is not installed; pip install 'penstock[cli]'")
-    return _run(click, given)
+    return _run(click, given, tool)
 
 
-def _run(click: "ModuleType", given: list[str]) -> int:
+def _run(click: "ModuleType", given: list[str], tool: str) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # a name that is not UTF-8 then becomes an escape in JSON, whatever the locale
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -48,7 +51,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
 
     as_json = wants_json(given)
     try:
-        result = penstock.main(given, prog_name="penstock", standalone_mode=False)
+        result = penstock.main(given, prog_name=tool, standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as shown:
         print(shown.format_message())
@@ -59,7 +62,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
         text = without_number(mistake.format_message())
         problems = getattr(mistake, "problems", ())
         text = text if problems else text.rstrip(".") + hint
-        return tell(Failure(text, mistake.exit_code, problems=problems), as_json=as_json)
+        return tell(Failure(text, mistake.exit_code, problems=problems), as_json=as_json, tool=tool)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (BrokenPipeError, ReaderGone):
@@ -67,7 +70,7 @@ def _run(click: "ModuleType", given: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (PenstockError, OSError, ValueError) as problem:
-        return tell(failure_of(problem), as_json=as_json)
+        return tell(failure_of(problem, tool), as_json=as_json, tool=tool)
     return result if isinstance(result, int) else 0
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.editing import Mistakes, edited
+from penstock.cli.inputs import read_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import PATTERN_ERRORS, WHOLE, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def _data(kind: type[ApiError]) -> dict[str, Any]:
 def _read(path: Path) -> list[dict[str, Any]]:
     """A file of errors; ClickException for any other file."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
     except json.JSONDecodeError as error:
         raise click.ClickException(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
@@ -78,7 +80,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 @click.command()
 @click.argument("match", default="")
-@click.argument("sort", type=click.Choice(list(_SORTS)), default="code")
+@click.argument("sort", type=Word(list(_SORTS)), default="code")
 @click.option("-R", "--reverse/--no-reverse", default=False, help="The other way round.")
 @_FILE
 @command
@@ -90,7 +92,7 @@ def ls(session: Session, match: str, sort: str, reverse: bool, file: Path | None
     """
     try:
         wanted = re.compile(match, re.IGNORECASE)
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.UsageError(f'"{match}" is not a regular expression: {error}') from None
     found = [
         each
@@ -109,7 +111,7 @@ def ls(session: Session, match: str, sort: str, reverse: bool, file: Path | None
 
 
 @click.command()
-@click.argument("code", type=int)
+@click.argument("code", type=WHOLE)
 @_FILE
 @command
 @click.pass_obj
@@ -193,7 +195,7 @@ def validate(session: Session, checked: Path | None, file: Path | None) -> int:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("code", type=int, required=False)
+@click.argument("code", type=WHOLE, required=False)
 @click.option(
     "--errors", hidden=True, expose_value=False, help="Accepted for scripts: FILE counts."
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.values import LIFETIME, SIZE, pairs
+from penstock.cli.values import LIFETIME, SIZE, Whole, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ def bucket_options(
         ),
         click.option(
             "--replicas",
-            type=click.IntRange(1, 5),
+            type=Whole(1, 5),
             default=None,
             help="Copies in a cluster; 1 by default.",
         ),

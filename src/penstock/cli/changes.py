@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from penstock.api import ConsumerConfig, StreamConfig
     from penstock.apply.planning import Change
     from penstock.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., object])
 C = TypeVar("C", bound="msgspec.Struct")
+R = TypeVar("R")
 
 COLOURS = {"update": "yellow"}
 
@@ -47,13 +47,19 @@ def matching(patterns: Sequence[str], names: Sequence[str], what: str) -> list[s
     return list(found)
 
 
-def read_fields(text: bytes, place: str, kind: type[StreamConfig] | type[ConsumerConfig]) -> bytes:
+def read_fields(text: bytes, place: str, kind: type[msgspec.Struct]) -> bytes:
     """The fields of a configuration in a text, as JSON of the API; Mistakes."""
-    from penstock.apply.model import ConfigurationError
     from penstock.apply.single import read_fields as read
 
+    return json.dumps(of_file(text, place, lambda plain: read(plain, place, kind))).encode()
+
+
+def of_file(text: bytes, place: str, read: Callable[[str], R]) -> R:
+    """The result of a function that reads the text of a configuration; Mistakes."""
+    from penstock.apply.model import ConfigurationError
+
     try:
-        return json.dumps(read(text.decode("utf-8-sig"), place, kind)).encode()
+        return read(text.decode("utf-8-sig"))
     except UnicodeDecodeError:
         problems: tuple[str, ...] = (f"{place}: this is not UTF-8",)
     except ConfigurationError as error:

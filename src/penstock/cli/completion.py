@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.values import Word
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,7 +31,7 @@ _HINT = {
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS), required=False)
+@click.argument("shell", type=Word(SHELLS), required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the script that lets SHELL (yours) complete commands, options and names.

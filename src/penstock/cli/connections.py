@@ -8,10 +8,11 @@ import click
 
 from penstock.cli.output import moment, number, print_facts, print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 
 @click.command()
-@click.argument("iterations", type=click.IntRange(1), default=5)
+@click.argument("iterations", type=Whole(1), default=5)
 @command
 @click.pass_obj
 def rtt(session: Session, iterations: int) -> None:

@@ -54,14 +54,14 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return any(form in forms for form in after) or any(f"--format={f}" in options for f in forms)
 
 
-def tell(failure: Failure, *, as_json: bool) -> int:
-    """Write the failure to stderr; its exit status."""
+def tell(failure: Failure, *, as_json: bool, tool: str = "penstock") -> int:
+    """Write the failure to stderr; its exit status. The tool `nats` writes it as in 2020."""
     if as_json:
         print(json.dumps({"error": _as_data(failure)}, ensure_ascii=False), file=sys.stderr)
         return failure.status
     for text in failure.problems or (failure.message,):
         line = " ".join(text.split())
-        print("penstock:", shown(line), file=sys.stderr)
+        print("nats: error:" if tool == "nats" else "penstock:", shown(line), file=sys.stderr)
     return failure.status
 
 
@@ -76,7 +76,7 @@ def _as_data(failure: Failure) -> dict[str, object]:
     return data
 
 
-def failure_of(problem: Exception) -> Failure:
+def failure_of(problem: Exception, tool: str = "penstock") -> Failure:
     """The failure for an error of the client or of the system."""
     from penstock.errors import (
         ApiError,
@@ -85,14 +85,18 @@ def failure_of(problem: Exception) -> Failure:
         InvalidSubject,
         NoResponders,
         PenstockError,
+        Timeout,
     )
 
+    if tool == "nats" and isinstance(problem, NoResponders | Timeout):
+        return Failure("nats: timeout, try --help")  # in 2020 there was no answer at all
     text = without_number(str(problem)) or type(problem).__name__
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
         text = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
     if isinstance(problem, NoResponders):
         return Failure(_nobody(problem.subject, problem.why))
     if isinstance(problem, ApiError):
+        text = problem.description if tool == "nats" else text
         return Failure(text, code=problem.code, err_code=problem.err_code)
     if isinstance(problem, InvalidKey):
         text = text.partition("; bucket.")[0]  # what follows is for programs

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.output import print_json, print_names, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import PATTERN_ERRORS
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def search(session: Session, pattern: str) -> None:
     """List the schemas with the regular expression PATTERN in their names."""
     try:
         wanted = re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.UsageError(f'"{pattern}" is not a regular expression: {error}') from None
     found = [name for name in known() if wanted.search(name)]
     if not found:
@@ -132,7 +134,7 @@ def validate(session: Session, name: str, file: Path) -> int:
     """Check the JSON in FILE (- for standard input) against a SCHEMA. Ends with 1 if it does not fit."""
     wanted = schema(name)
     dash = str(file) == "-"
-    raw = sys.stdin.buffer.read() if dash else file.read_bytes()
+    raw = sys.stdin.buffer.read() if dash else read_input(file)
     return _checked(session, wanted, _json(raw, "standard input" if dash else str(file)), str(file))
 
 

@@ -23,7 +23,7 @@ from penstock.cli.output import (
     print_table,
 )
 from penstock.cli.session import Session, command
-from penstock.cli.values import pairs
+from penstock.cli.values import PATTERN_ERRORS, Whole, Word, pairs
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def info(
     """Show an instance of the service NAME, or the one with ID, with its statistics."""
     try:
         wanted = re.compile(endpoint or "")
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         text = f"--endpoint: {endpoint!r} is not a regular expression: {error}"
         raise click.UsageError(text) from None
     with session.connect() as client:
@@ -201,11 +201,11 @@ def ping(session: Session, name: str) -> None:
 @click.argument("words", nargs=-1, metavar="[ENDPOINT] [BODY]")
 @click.option("-H", "--header", multiple=True, help='A header, as "name: value".')
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
-@click.option("--count", default=1, type=click.IntRange(1), help="How many requests.")
+@click.option("--count", default=1, type=Whole(1), help="How many requests.")
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
-    type=click.Choice(["eof", "newline"]),
+    type=Word(["eof", "newline"]),
     default="eof",
     show_default=True,
     help="Standard input is one request, or each line is one.",
@@ -298,7 +298,7 @@ def _show_answer(
     default=None,
     help="Answer with the output of this shell command, which reads the request from its input.",
 )
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @command
 @click.pass_obj
 def serve(

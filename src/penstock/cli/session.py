@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.values import Word
+
 if TYPE_CHECKING:
     from penstock.client.base.addresses import Server, TlsOptions
     from penstock.client.blocking import BlockingClient
@@ -52,6 +54,7 @@ class Session:
     store: str = ""  # a store folder or a backup, in place of a server
     store_account: str = ""
     store_backup: str = ""
+    of_2020: bool = False  # print the texts of `nats` of March 2020
     _stored: StoredServer | None = None
 
     def choose_form(self, form: str) -> None:
@@ -209,7 +212,7 @@ def _seed(text: str) -> str:
     try:
         return read_seed(_content(text))
     except NkeyError:
-        raise click.UsageError("--seed is neither a seed nor a file with one") from None
+        raise click.UsageError("--seed: expected an nkey seed or a file containing one") from None
 
 
 def _jwt(text: str) -> str:
@@ -296,7 +299,7 @@ def set_form(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 FORMAT = click.option(
     "--format",
-    type=click.Choice(FORMS),
+    type=Word(FORMS),
     default=None,
     expose_value=False,
     callback=set_form,

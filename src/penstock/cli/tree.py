@@ -14,7 +14,7 @@ import click
 from penstock import __version__
 from penstock.cli import commands, other_names
 from penstock.cli.session import FORMS, Session, set_form
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Word
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -373,7 +373,7 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option(
     "--colors",
     "color",
-    type=click.Choice(COLORS),
+    type=Word(COLORS),
     default="cyan",
     envvar="NATS_COLOR",
     help="Colour of the heads of tables.",
@@ -382,7 +382,7 @@ def _contexts(ctx: click.Context, option: click.Parameter, incomplete: str) -> l
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMS),
+    type=Word(FORMS),
     default=None,
     show_default="table",
     help="Form of lists.",
@@ -394,7 +394,7 @@ def penstock(ctx: click.Context, /, form: str | None, **options: Any) -> None:
     The options below may stand before or behind a command. penstock COMMAND --help shows the options of a
     command, penstock cheat TOPIC lines to copy.
     """
-    ctx.obj = Session(**options)
+    ctx.obj = Session(**options, of_2020=ctx.info_name == "nats")
     ctx.obj.choose_form(form or ("json" if options["as_json"] else _usual_form()))
 
 

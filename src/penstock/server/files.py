@@ -4,6 +4,7 @@ import os
 import resource
 from collections.abc import Callable
 
+from penstock.core.log.store_lock import NAME as LOCK
 from penstock.core.log.store_lock import FolderInUse, FolderLock, make_private
 from penstock.server.errors import StartError
 
@@ -71,6 +72,7 @@ def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "Stor
     Servers of different domains may share one configured folder: the second server gets its own
     folder inside, and keeps it at later starts, even when it starts alone.
     """
+    _warn_of_other_store(folder, warn)
     inner = os.path.join(folder, f"domain_{domain}")
     if domain and os.path.isdir(inner):
         return StoreLock(inner, domain)
@@ -81,6 +83,19 @@ def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "Stor
             raise
         warn(f"{problem}; this server stores its streams in {inner}")
         return StoreLock(inner, domain)
+
+
+def _warn_of_other_store(folder: str, warn: Callable[[str], object]) -> None:
+    """Warn when a new store would be around another one or inside it: `store_dir` was given before
+    with `/jetstream` at its end, or without.
+    """
+    path = os.path.abspath(folder)
+    if os.path.exists(os.path.join(path, LOCK)):
+        return
+    above, name = os.path.split(path)
+    for other in [os.path.join(path, "jetstream"), *([above] if name == "jetstream" else [])]:
+        if os.path.exists(os.path.join(other, LOCK)):
+            warn(f"this server begins a new store in {folder}; there is another one in {other}")
 
 
 class StoreLock:

@@ -17,6 +17,8 @@ def parse_duration(text: str) -> int:
 
     try:
         return times.parse_duration(text.strip())
+    except times.DurationTooLongError:
+        raise
     except ValueError:
         raise ValueError(f'"{text}" is not a duration such as 250ms, 10s, 2m or 1h30m') from None
 

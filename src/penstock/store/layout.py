@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log.store_lock import NAME as LOCK
 from penstock.core.log.store_lock import owner_of
 from penstock.errors import PenstockError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.core.base.disk import Disk
     from penstock.vault import StreamCipher, Vault
 
+_LEVELS_MOST, _FOLDERS_MOST = 3, 2000
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
 
@@ -120,20 +122,16 @@ class Store:
 
 
 def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
-    """Return the streams of a store folder. StoreError: the folder is no store. `vault`: the keys
-    of an encrypted store.
+    """Return the streams of a store folder, or of the only store below a folder. StoreError: there
+    is no store, or more than one. `vault`: the keys of an encrypted store.
     """
     path = path.rstrip("/") or "/"
     if not disk.is_dir(path):
         raise StoreError(f"folder {path} does not exist")
-    roots = [("", path)] if disk.is_dir(f"{path}/jetstream") else []
-    roots += [
-        (name.removeprefix("domain_"), f"{path}/{name}")
-        for name in disk.list_dir(path)
-        if name.startswith("domain_") and disk.is_dir(f"{path}/{name}/jetstream")
-    ]
+    roots = _roots(disk, path)
     if not roots:
-        raise StoreError(f"{path} is not a store: it has no folder jetstream")
+        path = _below(disk, path)
+        roots = _roots(disk, path)
     streams = []
     for domain, root in roots:
         for account in accounts_in(disk, root):
@@ -146,6 +144,85 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
                     names = domain, plain_name(account), plain_name(name)
                     streams.append(StreamFolder(*names, folder, root, vault))
     return Store(path, roots, streams)
+
+
+def is_store(disk: ReadOnlyDisk, path: str) -> bool:
+    """Return whether a folder is a store, or has one below it."""
+    return bool(_roots(disk, path) or stores_below(disk, path))
+
+
+def check_place(disk: ReadOnlyDisk, path: str) -> None:
+    """Check that a store may be made in a folder. StoreError: it would be a second one, around or
+    inside another store.
+    """
+    path = path.rstrip("/") or "/"
+    if not disk.is_dir(path) or _roots(disk, path):
+        return
+    around, _, name = path.rpartition("/")
+    others = stores_below(disk, path)
+    if name == "jetstream" and around and _is_root(disk, around):
+        others.insert(0, around)
+    if others:
+        raise StoreError(f"{path} is not the store, but {others[0]} is one; give that folder")
+
+
+def stores_below(disk: ReadOnlyDisk, path: str) -> list[str]:
+    """Return the store folders below a folder: not deeper than `_LEVELS_MOST`, and of the first
+    `_FOLDERS_MOST` folders.
+    """
+    found: list[str] = []
+    level, left = [path], _FOLDERS_MOST
+    for _ in range(_LEVELS_MOST):
+        inner: list[str] = []
+        for folder in level:
+            for each in _folders(disk, folder):
+                left -= 1
+                if left < 0:
+                    return found
+                (found if _roots(disk, each) else inner).append(each)
+        level = inner
+    return found
+
+
+def _below(disk: ReadOnlyDisk, path: str) -> str:
+    """Return the only store below a folder. StoreError: there is none, or more than one."""
+    found = stores_below(disk, path)
+    if not found:
+        raise StoreError(f"{path} is not a store, and there is none below it")
+    if len(found) > 1:
+        raise StoreError(
+            f"there are {len(found)} stores below {path}: {', '.join(found)}; give one"
+        )
+    return found[0]
+
+
+def _folders(disk: ReadOnlyDisk, folder: str) -> list[str]:
+    """Return the folders in a folder; none if it cannot be read."""
+    try:
+        names = disk.list_dir(folder)
+    except OSError:
+        return []
+    paths = (f"{folder.rstrip('/')}/{name}" for name in sorted(names))
+    return [each for each in paths if disk.is_dir(each)]
+
+
+def _roots(disk: ReadOnlyDisk, path: str) -> list[tuple[str, str]]:
+    """Return the roots of a store folder with their domains; none if it is not one."""
+    roots = [("", path)] if _is_root(disk, path) else []
+    return roots + [
+        (each.rpartition("/domain_")[2], each)
+        for each in _folders(disk, path)
+        if each.rpartition("/")[2].startswith("domain_") and _is_root(disk, each)
+    ]
+
+
+def _is_root(disk: ReadOnlyDisk, folder: str) -> bool:
+    """Return whether a server has stored here: a folder `jetstream` alone may be anything."""
+    inner = f"{folder}/jetstream"
+    if not disk.is_dir(inner):
+        return False
+    locked = disk.exists(f"{folder}/{LOCK}")
+    return locked or any(disk.is_dir(f"{each}/streams") for each in _folders(disk, inner))
 
 
 def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:

@@ -51,8 +51,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Unacknowledged:
-    """Asks which messages of a consumer wait for an ack: a list of (sequence, when delivered in ns,
-    deliveries). Who cannot know sends None.
+    """Asks which messages of a consumer have no ack: a list of (sequence, when delivered in ns,
+    deliveries). A message that had all its deliveries waits no more: its time is 0. Who cannot know
+    sends None.
     """
 
     stream: str
@@ -489,7 +490,7 @@ def _position(stream: str, name: str, dialect: str) -> Generator[Any, Any, Any]:
     subject = f"CONSUMER.INFO.{stream}.{name}"
     response = yield from _demand(subject, calls.ConsumerInfoResponse, dialect)
     waits = yield Unacknowledged(stream, name)
-    pending = {str(seq): ns for seq, ns, _ in waits or ()}
+    pending = {str(seq): ns for seq, ns, _ in waits or () if ns}
     again = {str(seq): count - 1 for seq, _, count in waits or () if count > 1}
     return response.info, pending or None, again or None
 

@@ -181,28 +181,36 @@ def _tell(session: Session, folder: Path, results: Sequence[dict[str, Any]]) -> 
 def restore(session: Session, folder: Path, cluster: str, tags: Sequence[str], force: bool) -> int:
     """Restore all streams of the account backup in FOLDER.
 
-    A stream that already equals the backup is skipped, so an interrupted restore can continue.
-    Another stream of that name fails, and the others are restored; then it ends with 1.
+    A stream that already equals the backup is skipped, so an interrupted restore can continue. A
+    folder without a whole backup fails, and so does another stream of that name; the others are
+    restored, and then it ends with 1.
     """
     if _under_way(folder) and not force:
         confirm(f"The backup in {folder} was interrupted. Restore what it has?")
-    wanted = sorted(each for each in folder.iterdir() if each.is_dir())
-    unsound = [each.name for each in wanted if not backups.complete(each)]
-    if unsound and not _under_way(folder):
-        raise click.ClickException(f"{folder / unsound[0]} has no whole backup of a stream")
-    wanted = [each for each in wanted if each.name not in unsound]
-    if not wanted:
+    folders = sorted(each for each in folder.iterdir() if each.is_dir())
+    whole = [each for each in folders if backups.complete(each)]
+    if not whole:
         raise click.ClickException(f"{folder} has no backups of streams")
+    under_way = _under_way(folder)
     with session.connect() as client:
         jetstream = session.jetstream(client)
         present = {each.config.name: each for each in jetstream.streams()}
         if not session.as_json:
-            print(shown(f"Restore of {len(wanted)} streams from {folder}"), flush=True)
+            print(shown(f"Restore of {len(whole)} streams from {folder}"), flush=True)
         results = [
-            _restore_one(session, jetstream, each, present, cluster, tags) for each in wanted
+            _restore_one(session, jetstream, each, present, cluster, tags)
+            if each in whole
+            else _unsound(session, each.name)
+            for each in folders
+            if each in whole or not under_way
         ]
     _tell(session, folder, results)
     return 1 if any(each["state"] == "failed" for each in results) else 0
+
+
+def _unsound(session: Session, name: str) -> dict[str, Any]:
+    text = "the folder has no whole backup of a stream"
+    return _said(session, {"stream": name, "state": "failed", "text": text})
 
 
 def _restore_one(
@@ -215,7 +223,11 @@ def _restore_one(
 ) -> dict[str, Any]:
     from penstock.errors import ApiError, Timeout
 
-    facts = backups.facts_of(folder)
+    try:
+        facts = backups.facts_of(folder)
+    except (click.ClickException, OSError) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        return _said(session, {"stream": folder.name, "state": "failed", "text": text})
     name = facts.config.name
     there = present.get(name)
     if there is not None:
@@ -231,7 +243,7 @@ def _restore_one(
     backups.place(facts.config, cluster, tags)
     try:
         info = backups.send(jetstream, folder, facts.config, facts)
-    except (ApiError, Timeout) as error:
+    except (ApiError, Timeout, OSError) as error:
         return _said(session, {"stream": name, "state": "failed", "text": str(error)})
     text = f"{number(info.state.messages)} messages, {number(info.state.consumer_count)} consumers"
     count = {"messages": info.state.messages, "consumers": info.state.consumer_count}

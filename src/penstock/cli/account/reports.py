@@ -12,6 +12,7 @@ from penstock.cli.server.reporting import Column, Report, Table, show_report, to
 from penstock.cli.server.reports import connection_report
 from penstock.cli.server.requests import STATES
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ def _answers(client: BlockingClient, page: str, wanted: Mapping[str, Any]) -> li
 @click.command()
 @click.option(
     "--sort",
-    type=click.Choice(_SORTS),
+    type=Word(_SORTS),
     default="subs",
     show_default=True,
     help="Order of the rows.",
@@ -39,9 +40,7 @@ def _answers(client: BlockingClient, page: str, wanted: Mapping[str, Any]) -> li
 @click.option("--subject", default="", help="Only those that listen to this subject.")
 @click.option("--username", default="", help="Only those of this user.")
 @click.option("-R", "--reverse", is_flag=True, help="The other way round.")
-@click.option(
-    "--state", type=click.Choice(list(STATES)), default="open", show_default=True, help="State."
-)
+@click.option("--state", type=Word(list(STATES)), default="open", show_default=True, help="State.")
 @click.option("--closed-reason", default="", help="Only those that were closed for this reason.")
 @command
 @click.pass_obj

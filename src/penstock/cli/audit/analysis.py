@@ -11,8 +11,10 @@ import click
 from penstock.cli.audit.archive import ArchiveError, Reader
 from penstock.cli.audit.catalog import checks
 from penstock.cli.audit.check import FAIL, OUTCOMES, PASS, SKIP, WARN, Check, Result, run
+from penstock.cli.inputs import read_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.session import Session, command
+from penstock.cli.values import Real
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def _thresholds(function: Any) -> Any:
             function = click.option(
                 f"--{name}",
                 name,
-                type=float,
+                type=Real(),
                 default=None,
                 show_default=f"{each.default:g}",
                 help=f"{each.text}{', in ' + each.unit if each.unit else ''}.",
@@ -187,7 +189,7 @@ def _result_data(result: Result) -> dict[str, Any]:
 
 def _loaded(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
         if found.get("type") == KIND:
             return dict(found)
     except (ValueError, AttributeError):

@@ -21,7 +21,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import ask, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, SIZE, WHOLE, Word
 
 if TYPE_CHECKING:
     from penstock.nkeys import KeyPair
@@ -58,7 +58,7 @@ def _limits(function: F) -> F:
         )(function)
     for name, (_, text) in reversed(_NUMBERS.items()):
         function = click.option(
-            f"--{name.replace('_', '-')}", type=int, help=f"{text} -1: no limit."
+            f"--{name.replace('_', '-')}", type=WHOLE, help=f"{text} -1: no limit."
         )(function)
     for decorate in (
         click.option("--bearer/--no-bearer", default=None, help="Users without a signature."),
@@ -70,7 +70,7 @@ def _limits(function: F) -> F:
         ),
         click.option(
             "--js-cluster-traffic",
-            type=click.Choice(("owner", "system")),
+            type=Word(("owner", "system")),
             help="Account of the traffic between copies.",
         ),
         click.option("--expiry", type=DURATION, help="How long the account is valid; 0 for ever."),

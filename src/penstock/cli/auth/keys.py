@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 
 from penstock.cli.auth.store import write_private
+from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 from penstock.nkeys import (
     ACCOUNT,
     CLUSTER,
@@ -46,7 +48,7 @@ _SEED_BYTES = 32
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(_KINDS)))
+@click.argument("kind", type=Word(list(_KINDS)))
 @click.option("--public", is_flag=True, help="Also print the public key.")
 @click.option(
     "--entropy", type=click.Path(exists=True, path_type=Path), help="Take random bytes from here."
@@ -90,7 +92,9 @@ def _random(source: Path | None) -> bytes:
 def _pair(path: Path) -> KeyPair | CurvePair:
     """The key in a file with a seed, or with credentials."""
     try:
-        kind, raw = decode_seed(read_seed(path.read_text(encoding="utf-8", errors="replace")))
+        kind, raw = decode_seed(
+            read_seed(read_text_input(path, encoding="utf-8", errors="replace"))
+        )
     except NkeyError as error:
         raise click.ClickException(f"{path}: {error}") from None
     return _made(kind, raw)
@@ -131,7 +135,7 @@ def show(session: Session, key: Path) -> None:
 def sign(session: Session, file: Path, key: Path) -> None:
     """Print the signature of FILE with the seed in the file KEY."""
     pair = _signing(key)
-    signature = base64.urlsafe_b64encode(pair.sign(file.read_bytes())).decode().rstrip("=")
+    signature = base64.urlsafe_b64encode(pair.sign(read_input(file))).decode().rstrip("=")
     if session.as_json:
         print_json({"signature": signature, "public": pair.public})
     else:
@@ -149,18 +153,18 @@ def verify_(session: Session, file: Path, signature: Path, key: Path) -> None:
 
     KEY holds a seed or a public key. Ends with 1 if the signature is not right.
     """
-    text = key.read_text(encoding="utf-8", errors="replace").strip()
+    text = read_text_input(key, encoding="utf-8", errors="replace").strip()
     try:
         decode(text)
         public = text
     except NkeyError:
         public = _signing(key).public
-    given = signature.read_text(encoding="utf-8", errors="replace").strip()
+    given = read_text_input(signature, encoding="utf-8", errors="replace").strip()
     try:
         raw = base64.b64decode(given + "=" * (-len(given) % 4), b"-_", validate=True)
     except ValueError:
         raise click.ClickException(f"{signature} has no signature in base64") from None
-    if not verify(public, file.read_bytes(), raw):
+    if not verify(public, read_input(file), raw):
         raise click.ClickException(
             f"{signature} is not the signature of {file} with the key {public}"
         )
@@ -183,7 +187,7 @@ def seal(
 ) -> None:
     """Encrypt FILE with the curve seed in the file KEY for the public curve key RECIPIENT."""
     try:
-        sealed = _curve(key).seal(file.read_bytes(), recipient, secrets.token_bytes(24))
+        sealed = _curve(key).seal(read_input(file), recipient, secrets.token_bytes(24))
     except NkeyError as error:
         raise click.ClickException(f"{recipient}: {error}") from None
     _write(base64.b64encode(sealed) if b64 else sealed, output)
@@ -201,7 +205,7 @@ def unseal(
     session: Session, file: Path, key: Path, sender: str, output: Path | None, b64: bool
 ) -> None:
     """Decrypt FILE with the curve seed in the file KEY, sealed by the public curve key SENDER."""
-    raw = file.read_bytes()
+    raw = read_input(file)
     try:
         data = base64.b64decode(raw, validate=False) if b64 else raw
         opened = _curve(key).open(data, sender)

@@ -17,6 +17,7 @@ import click
 from penstock.cli.auth import choosing
 from penstock.cli.auth.operators import show
 from penstock.cli.auth.store import Entity, Store, claims_of, write_private
+from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
 from penstock.core.base.quoting import shown
@@ -59,7 +60,7 @@ def backup(session: Session, name: str, output: Path, key: Path | None, force: b
 
 def _curve(path: Path) -> CurvePair:
     try:
-        return CurvePair.from_seed(read_seed(path.read_text(encoding="utf-8")))
+        return CurvePair.from_seed(read_seed(read_text_input(path, encoding="utf-8")))
     except (NkeyError, ImportError) as error:
         raise click.ClickException(f"{path}: {error}") from None
 
@@ -126,7 +127,7 @@ def restore(session: Session, name: str, file: Path, key: Path | None) -> None:
 
 
 def _read_backup(path: Path, key: Path | None) -> dict[str, Any]:
-    raw = path.read_bytes()
+    raw = read_input(path)
     try:
         if key is not None:
             curve = _curve(key)

@@ -16,6 +16,7 @@ from penstock.cli.auth.store import (
     claims_of,
     new_pair,
 )
+from penstock.cli.inputs import read_text_input
 from penstock.cli.output import number, print_facts, print_json, print_names, print_table
 from penstock.cli.prompts import ask, confirm, may_ask
 from penstock.cli.session import Session, command
@@ -265,7 +266,7 @@ def keys_rm(session: Session, name: str, key: str, force: bool) -> None:
 def import_(session: Session, token: Path, keys: Sequence[Path]) -> None:
     """Take over an operator from the file TOKEN with its JWT, and KEYS: files with its seeds."""
     store = Store()
-    text = read_jwt(token.read_text(encoding="utf-8"))
+    text = read_jwt(read_text_input(token, encoding="utf-8"))
     claims = claims_of(text, "operator")
     name = str(claims.get("name") or "")
     check_name(name)
@@ -286,7 +287,7 @@ def import_(session: Session, token: Path, keys: Sequence[Path]) -> None:
 
 def _pair(path: Path) -> KeyPair:
     try:
-        return KeyPair.from_seed(read_seed(path.read_text(encoding="utf-8")))
+        return KeyPair.from_seed(read_seed(read_text_input(path, encoding="utf-8")))
     except NkeyError as error:
         raise click.ClickException(f"{path}: {error}") from None
 

@@ -12,9 +12,11 @@ import click
 from penstock.cli.auth import choosing
 from penstock.cli.auth.accounts import save
 from penstock.cli.auth.store import Entity, Store
+from penstock.cli.inputs import read_input, read_text_input
 from penstock.cli.output import print_facts, print_json, print_table
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
+from penstock.cli.values import WHOLE, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ACCOUNT = click.argument("account", default="")
 _SERVICE = click.option("--service", is_flag=True, help="A service; otherwise a stream.")
 _POSITION = click.option(
-    "--token-position", type=int, help="Place of the importer's key in the subject."
+    "--token-position", type=WHOLE, help="Place of the importer's key in the subject."
 )
 
 
@@ -110,7 +112,7 @@ def _removed(session: Session, subject: str) -> None:
 @click.option("--activation", is_flag=True, help="Importers need an activation token.")
 @click.option(
     "--response",
-    type=click.Choice(("Singleton", "Stream", "Chunked")),
+    type=Word(("Singleton", "Stream", "Chunked")),
     help="How a service answers.",
 )
 @command
@@ -288,7 +290,7 @@ def import_add(
     entry: dict[str, Any] = {"name": name, "subject": subject, "account": source}
     entry["type"] = "service" if service else "stream"
     if activation is not None:
-        entry["token"] = read_jwt(activation.read_text(encoding="utf-8"))
+        entry["token"] = read_jwt(read_text_input(activation, encoding="utf-8"))
     more = {"local_subject": local, "share": share, "allow_trace": traceable}
     entry |= {key: value for key, value in more.items() if value}
     if any(_local(each) == _local(entry) for each in home.listed("imports")):
@@ -395,7 +397,7 @@ def import_rm(session: Session, subject: str, account: str, operator: str, force
 @_ACCOUNT
 @click.argument("source", default="")
 @click.argument("target", default="")
-@click.argument("weight", type=click.IntRange(1, 100), default=100)
+@click.argument("weight", type=Whole(1, 100), default=100)
 @click.argument("cluster", default="")
 @choosing.OPERATOR
 @click.option(
@@ -437,7 +439,7 @@ def mapping_add(
 
 def _mappings(path: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_input(path))
     except ValueError as error:
         raise click.UsageError(f"{path}: {error}") from None
     sound = isinstance(found, dict) and all(

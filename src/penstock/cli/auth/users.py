@@ -15,7 +15,7 @@ from penstock.cli.auth.store import Entity, Store, new_pair, signed, write_priva
 from penstock.cli.output import limit, print_facts, print_json, print_names, print_table, size_limit
 from penstock.cli.prompts import ask, confirm, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, SIZE, WHOLE, Word
 from penstock.core.base.quoting import shown
 from penstock.nkeys import KeyPair, format_credentials
 
@@ -46,7 +46,7 @@ def permissions(function: F) -> F:
         )(function)
     for decorate in (
         click.option(
-            "--subscriptions", type=int, help="At most so many subscriptions; -1: no limit."
+            "--subscriptions", type=WHOLE, help="At most so many subscriptions; -1: no limit."
         ),
         click.option("--payload", type=SIZE, help="Largest message; -1: no limit."),
         click.option("--data", type=SIZE, help="At most so many bytes; -1: no limit."),
@@ -58,10 +58,10 @@ def permissions(function: F) -> F:
         click.option(
             "--hours", multiple=True, metavar="HH:MM:SS-HH:MM:SS", help="When to connect."
         ),
-        click.option("--responses", type=int, help="May publish so many answers to a request."),
+        click.option("--responses", type=WHOLE, help="May publish so many answers to a request."),
         click.option(
             "--connection",
-            type=click.Choice(list(CONNECTIONS)),
+            type=Word(list(CONNECTIONS)),
             multiple=True,
             help="Kinds of connections.",
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.session import Session, command
-from penstock.cli.values import SIZE, STORAGE
+from penstock.cli.values import SIZE, STORAGE, Whole
 
 from .load import Load, options, run_load
 
@@ -23,7 +23,7 @@ _bucket = click.option(
 )
 _randomize = click.option(
     "--randomize",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=0,
     help="Pick keys below this number at random; 0: one key after the other.",
 )
@@ -34,7 +34,7 @@ _randomize = click.option(
 @_randomize
 @click.option(
     "--history",
-    type=click.IntRange(1, _HISTORY_MAX),
+    type=Whole(1, _HISTORY_MAX),
     default=1,
     show_default=True,
     help="Revisions of each key that a new bucket keeps.",
@@ -46,7 +46,7 @@ _randomize = click.option(
     show_default=True,
     help="Where a new bucket keeps values.",
 )
-@click.option("--replicas", type=click.IntRange(1, 5), default=1, help="Copies of a new bucket.")
+@click.option("--replicas", type=Whole(1, 5), default=1, help="Copies of a new bucket.")
 @click.option(
     "--maxbytes", type=SIZE, default="1GB", show_default=True, help="Limit of a new bucket."
 )

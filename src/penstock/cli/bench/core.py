@@ -9,6 +9,7 @@ import click
 
 from penstock.cli.output import number, print_json_line
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 from .load import Load, banner, check_size, options, run_load
 from .report import Results
@@ -76,7 +77,7 @@ def sub(session: Session, /, subject: str, multisubject: bool, **asked: Any) -> 
 @click.argument("subject")
 @click.option(
     "--outstanding",
-    type=click.IntRange(1, OUTSTANDING_MAX),
+    type=Whole(1, OUTSTANDING_MAX),
     default=1,
     show_default=True,
     help="How many requests of a client may wait for their answer.",

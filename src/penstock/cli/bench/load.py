@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.messages.showing import headers_of
 from penstock.cli.output import number, size
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, PAYLOAD_SIZE, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ CLIENTS_MAX = 4096
 _COMMON = (
     click.option(
         "--clients",
-        type=click.IntRange(1, CLIENTS_MAX),
+        type=Whole(1, CLIENTS_MAX),
         default=1,
         show_default=True,
         help="How many clients work at once.",
     ),
     click.option(
         "--msgs",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=100_000,
         show_default=True,
         help="Messages of the whole load.",
@@ -46,7 +47,7 @@ _COMMON = (
     click.option(
         "--size",
         "bytes_each",
-        type=SIZE,
+        type=PAYLOAD_SIZE,
         default="128",
         show_default=True,
         help="Bytes of a message.",
@@ -65,7 +66,7 @@ _SLEEP = (
 _RATE = (
     click.option(
         "--throughput",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=0,
         help="Messages per second of all clients together; 0 for as many as possible.",
     ),
@@ -89,7 +90,7 @@ _SUBJECTS = (
     click.option("--multisubject", is_flag=True, help="Add the number of the message as a token."),
     click.option(
         "--multisubjectmax",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=100_000,
         show_default=True,
         help="How many of these subjects there are; 0 for no limit.",
@@ -146,7 +147,7 @@ class Load:
             if not msgs:
                 raise click.UsageError("--throughput and --duration give no message")
         if asked.get("payload_file"):
-            payload = Path(asked["payload_file"]).read_bytes()
+            payload = read_input(Path(asked["payload_file"]))
         else:
             if asked["bytes_each"] < 0:
                 raise click.BadParameter("0 or more", param_hint="--size")

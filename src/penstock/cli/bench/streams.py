@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, STORAGE
+from penstock.cli.values import DURATION, SIZE, STORAGE, Whole, Word
 
 from .load import Load, names, options, run_load
 
@@ -36,9 +36,7 @@ _filter = click.option(
 
 
 def _batch(text: str) -> Callable[[F], F]:
-    return click.option(
-        "--batch", type=click.IntRange(1), default=500, show_default=True, help=text
-    )
+    return click.option("--batch", type=Whole(1), default=500, show_default=True, help=text)
 
 
 def _store_options(function: F) -> F:
@@ -53,9 +51,7 @@ def _store_options(function: F) -> F:
                 show_default=True,
                 help="With --create: where the stream keeps messages.",
             ),
-            click.option(
-                "--replicas", type=click.IntRange(1, 5), default=1, help="With --create: copies."
-            ),
+            click.option("--replicas", type=Whole(1, 5), default=1, help="With --create: copies."),
             click.option(
                 "--maxbytes",
                 type=SIZE,
@@ -220,7 +216,7 @@ def pub_atomic(session: Session, /, subject: str, **asked: Any) -> None:
 @_batch("Messages between two answers of the stream.")
 @click.option(
     "--max-outstanding-acks",
-    type=click.IntRange(1, 65_535),
+    type=Whole(1, 65_535),
     default=1,
     show_default=True,
     help="How many answers may be outstanding.",
@@ -263,7 +259,7 @@ def _consumer_options(function: F) -> F:
             ),
             click.option(
                 "--acks",
-                type=click.Choice(["explicit", "none", "all"]),
+                type=Word(["explicit", "none", "all"]),
                 default="explicit",
                 show_default=True,
                 help="Ack policy: each message, nothing, all up to the last one.",
@@ -409,7 +405,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
 @_stream
 @click.option(
     "--acks",
-    type=click.Choice(["explicit", "none"]),
+    type=Word(["explicit", "none"]),
     default="explicit",
     show_default=True,
     help="Ack policy: each message, nothing.",

@@ -23,7 +23,7 @@ from penstock.cli.configuration.side_by_side import side_by_side
 from penstock.cli.output import print_json
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _teller(session: Session) -> Callable[[Change], None]:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "yaml", "tf", "crd"]),
+    type=Word(["json", "yaml", "tf", "crd"]),
     default="yaml",
     show_default=True,
     help="JSON, YAML, Terraform, or manifests for Kubernetes.",

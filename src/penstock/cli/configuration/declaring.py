@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.inputs import read_text_input
 from penstock.cli.output import print_json
 from penstock.core.base.quoting import shown
 
@@ -164,7 +165,7 @@ def _hidden(path: Path) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text_input(path, encoding="utf-8-sig")
     except OSError as error:
         raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -82,6 +82,11 @@ def ls(session: Session, stream: str, names: bool) -> int:
 def info(session: Session, stream: str, name: str) -> None:
     """Show the consumer NAME of STREAM."""
     with session.connect() as client:
+        if session.of_2020 and session.as_json:
+            from penstock.cli.early.nats import print_data
+
+            print_data(client, f"$JS.STREAM.{stream}.CONSUMER.{name}.INFO")
+            return
         show(session, session.jetstream(client).consumer_info(stream, name))
 
 
@@ -102,6 +107,11 @@ def show(session: Session, info: ConsumerInfo) -> None:
     """A consumer with its state."""
     if session.as_json:
         print_json(as_data(info))
+        return
+    if session.of_2020:
+        from penstock.cli.early.pages import consumer_page
+
+        print(consumer_page(info))
         return
     if info.config is not None:
         config = info.config
@@ -186,7 +196,12 @@ def _place(consumer_seq: int, stream_seq: int) -> str:
 def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> None:
     """Remove the consumer NAME of STREAM; an offline one only with --offline."""
     if not force:
-        confirm(f"Really remove consumer {name} of stream {stream}?")
+        if session.of_2020:
+            from penstock.cli.early.nats import sure
+
+            sure(f"Really delete Consumer {stream} > {name}")
+        else:
+            confirm(f"Really remove consumer {name} of stream {stream}?")
     with session.connect() as client:
         jetstream = session.jetstream(client)
         check_readable(
@@ -197,5 +212,5 @@ def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> 
         jetstream.delete_consumer(stream, name)
     if session.as_json:
         print_json({"removed": name})
-    else:
+    elif not session.of_2020:
         print(f"removed consumer {name} of stream {stream}")

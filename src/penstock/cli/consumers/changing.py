@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.changes import change_all, config_option, edited_config, matching
+from penstock.cli.changes import change_all, config_option, edited_config, matching, of_file
 from penstock.cli.consumers.basics import show
 from penstock.cli.consumers.fields import (
     changes_anything,
@@ -20,9 +20,11 @@ from penstock.cli.consumers.fields import (
     read_config,
     with_options,
 )
+from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, duration, moment, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from penstock.client import ConsumerConfig
@@ -32,8 +34,22 @@ _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scripts.")
 
 
+class _StreamOfFile(Asked):
+    """The stream; a file of --config may name it, too, as the output of ``consumer info`` does."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """The value; if it is missing, the stream of the file, or the user's choice."""
+        file = ctx.params.get("file")
+        if self.value_is_missing(value) and file is not None:
+            from penstock.apply.single import stream_in
+
+            place = str(file)
+            value = of_file(read_input(file), place, lambda text: stream_in(text, place)) or value
+        return super().process_value(ctx, value)
+
+
 @click.command()
-@click.argument("stream", cls=Asked)
+@click.argument("stream", cls=_StreamOfFile)
 @click.argument("name", required=False)
 @config_option
 @click.option("--validate", is_flag=True, help="Only check the configuration.")
@@ -58,7 +74,7 @@ def add(
     **given: Any,
 ) -> None:
     """Create the consumer NAME of STREAM. At a terminal, ask for missing values."""
-    base = read_config(file.read_bytes(), str(file)) if file else None
+    base = _config_of(file, session) if file else None
     asked: list[tuple[str, object]] = []
     if base is not None:
         name = name or base.durable_name or base.name or None
@@ -88,6 +104,15 @@ def add(
         click.echo(f"without questions: {command_line(words, asked)}", err=True)
 
 
+def _config_of(file: Path, session: Session) -> ConsumerConfig:
+    """The configuration in a file, which may also be of 2020 where the tool is."""
+    if session.of_2020:
+        from penstock.cli.early.nats import consumer_config
+
+        return consumer_config(read_input(file), str(file))
+    return read_config(read_input(file), str(file))
+
+
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
     """Ask for values that the options do not give, into ``given``; returns the options with the same meaning."""
     if given["target"] is None and not given["pull"]:
@@ -97,7 +122,7 @@ def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
     if given["deliver"] is None:
         given["deliver"] = ask("Where to begin", "--deliver", "all")
     if given["ack"] is None:
-        kinds = click.Choice(["explicit", "all", "none"])
+        kinds = Word(["explicit", "all", "none"])
         usual = "none" if given["target"] else "explicit"
         given["ack"] = ask("What must be acknowledged", "--ack", usual, kinds)
     if not given["filters"]:
@@ -143,7 +168,7 @@ def edit(
 
     if not names:
         raise click.UsageError("Missing argument 'NAME...'.")
-    from_file = read_config(file.read_bytes(), str(file)) if file else None
+    from_file = _config_of(file, session) if file else None
     if not (from_file or interactive or changes_anything(given)):
         raise click.UsageError("give an option to change, --config or --interactive")
     wanted: dict[str, ConsumerConfig] = {}
@@ -259,9 +284,7 @@ def unpin(session: Session, stream: str, name: str, group: str, force: bool) -> 
 @click.command()
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
-@click.option(
-    "--sequence", type=click.IntRange(1), default=None, help="Deliver from this sequence on."
-)
+@click.option("--sequence", type=Whole(1), default=None, help="Deliver from this sequence on.")
 @_FORCE
 @command
 @click.pass_obj

@@ -12,7 +12,7 @@ from penstock.cli.messages.showing import show_message, told_of_losses
 from penstock.cli.output import print_json_line
 from penstock.cli.prompts import Asked
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _PULL_S = 30.0
 @click.command(name="next")
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
-@click.option("-n", "--count", default=1, type=click.IntRange(1), help="How many messages.")
+@click.option("-n", "--count", default=1, type=Whole(1), help="How many messages.")
 @click.option("--wait", type=DURATION, default="1s", show_default=True, help="How long to wait.")
 @click.option("--ack/--no-ack", default=True, help="Acknowledge them; the default.")
 @click.option("--nak", is_flag=True, help="Have them delivered again.")
@@ -75,7 +75,7 @@ def next_(
 @click.argument("stream", cls=Asked)
 @click.argument("name", cls=Asked, of="stream")
 @click.option("--ack/--no-ack", default=True, help="Acknowledge them; the default.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @click.option("--wait", type=DURATION, default=0, help="End after this time without a message.")
 @click.option("--deliver-group", default="", help="Accepted; the consumer knows its group.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.output import print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("stream")
 @click.argument("consumer")
-@click.argument("seq", type=click.IntRange(1), required=False)
+@click.argument("seq", type=Whole(1), required=False)
 @command
 @click.pass_obj
 def explain(session: Session, stream: str, consumer: str, seq: int | None) -> None:
@@ -34,7 +35,7 @@ def explain(session: Session, stream: str, consumer: str, seq: int | None) -> No
         message = _message(js, stream, js.consumer_info(stream, consumer), seq) if seq else None
         # asked last, so that their states are not older than the message
         info, about = js.consumer_info(stream, consumer), js.stream_info(stream)
-        pending = _pending(session, client, stream, consumer, seq) if seq else None
+        pending = _pending(session, client, info, seq) if seq else None
     live = not session.store
     facts = Facts(about.config, about.state, info, seq or 0, message, pending, live)
     reasons = reasons_of(facts)
@@ -69,14 +70,14 @@ def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -
 
 
 def _pending(
-    session: Session, client: BlockingClient, stream: str, consumer: str, seq: int
+    session: Session, client: BlockingClient, info: ConsumerInfo, seq: int
 ) -> Pending | None:
     """Whether the message waits for an ack, exactly; None if that is not known."""
-    import os
+    from penstock.cli.store.opening import is_store
 
-    if session.store and os.path.isdir(f"{session.store}/jetstream"):
-        return _pending_in(session, stream, consumer, seq)
-    return _pending_by(client, stream, consumer, seq)
+    if session.store and is_store(session.store):
+        return _pending_in(session, info.stream_name, info.name, seq)
+    return _pending_by(client, info, seq)
 
 
 def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pending | None:
@@ -103,21 +104,24 @@ def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pendi
     return None
 
 
-def _pending_by(client: BlockingClient, stream: str, consumer: str, seq: int) -> Pending | None:
-    """The answer to a request of 2020, which has the pending messages; None: this server has
-    none of these requests, or the message does not wait.
+def _pending_by(client: BlockingClient, info: ConsumerInfo, seq: int) -> Pending | None:
+    """The answer to a request of 2020, which has the messages without an ack; None: this server has
+    none of these requests, or an acknowledged message looks like one whose only delivery is over.
     """
     import json
 
     from penstock.cli.consumers.explaining import Pending
     from penstock.errors import PenstockError
 
+    assert info.config is not None  # consumer_info always has it
     try:
-        answer = client.request(f"$JS.STREAM.{stream}.CONSUMER.{consumer}.INFO", timeout=1.0)
-        state = json.loads(answer.data)["state"]
+        subject = f"$JS.STREAM.{info.stream_name}.CONSUMER.{info.name}.INFO"
+        state = json.loads(client.request(subject, timeout=1.0).data)["state"]
         waits, again = state["pending"] or {}, state["redelivered"] or {}
     except (PenstockError, ValueError, KeyError, TypeError):
         return None
-    if str(seq) not in waits:
-        return None
-    return Pending(1 + again.get(str(seq), 0), waits[str(seq)])
+    if str(seq) in waits:
+        return Pending(1 + again.get(str(seq), 0), waits[str(seq)])
+    if str(seq) in again:
+        return Pending(spent=True)
+    return None if info.config.max_deliver == 1 else Pending()

@@ -159,19 +159,26 @@ def _delivered(facts: Facts, config: ConsumerConfig) -> Reason:
     if config.ack_policy == "none":
         text = f"message {seq} was delivered, and the consumer needs no acks: it comes once"
         return Reason("delivered_once", text, final=True)
-    if seq <= info.ack_floor.stream_seq or not info.num_ack_pending:
-        text = f"message {seq} was delivered, and acknowledged, terminated or given up"
-        return Reason("acknowledged", text, final=True)
-    if facts.pending is not None:
+    if facts.pending is not None and seq > info.ack_floor.stream_seq:
         return _pending(facts.pending, config, seq)
+    if seq <= info.ack_floor.stream_seq or not info.num_ack_pending:
+        text = f"message {seq} was delivered, and {_ended(config)}"
+        return Reason("acknowledged", text, final=True)
     wait = config.backoff[-1] if config.backoff else config.ack_wait
     text = (
-        f"message {seq} was delivered; it is acknowledged, or one of the {info.num_ack_pending} that wait"
+        f"message {seq} was delivered; it is {_ended(config)}, or one of the {info.num_ack_pending} that wait"
         f" for an ack, and comes again at most {format_duration(wait)} after its last delivery"
     )
-    if config.max_deliver > 0:
-        text += f", up to {config.max_deliver} times"
     return Reason("delivered", text)
+
+
+def _ended(config: ConsumerConfig) -> str:
+    """How a delivered message may have ended."""
+    if config.max_deliver <= 0:
+        return "acknowledged or terminated"
+    times = "delivery" if config.max_deliver == 1 else "deliveries"
+    limit = f"{config.max_deliver} {times}"
+    return f"acknowledged, terminated, or given up after {limit} (max_deliver)"
 
 
 def _pending(pending: Pending, config: ConsumerConfig, seq: int) -> Reason:

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, pairs
+from penstock.cli.values import DURATION, LIFETIME, SIZE, WHOLE, Whole, Word, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_ACKS = click.Choice(["explicit", "all", "none", "flow_control"])
+_ACKS = Word(["explicit", "all", "none", "flow_control"])
 OPTIONS = [
     click.option("--filter", "filters", multiple=True, help="Only messages on this subject."),
     click.option(
@@ -45,22 +45,22 @@ OPTIONS = [
     ),
     click.option(
         "--max-deliver",
-        type=int,
+        type=WHOLE,
         default=None,
         help="Most deliveries of a message; -1: no limit, the default.",
     ),
     click.option(
         "--max-pending",
         "--max-outstanding",
-        type=int,
+        type=WHOLE,
         default=None,
         help="Most messages that wait for acks; 1000 by default, -1: no limit.",
     ),
     click.option(
-        "--max-waiting", type=int, default=None, help="Most pulls that wait; 512 by default."
+        "--max-waiting", type=WHOLE, default=None, help="Most pulls that wait; 512 by default."
     ),
     click.option(
-        "--max-pull-batch", type=int, default=None, help="Most messages that a pull may ask for."
+        "--max-pull-batch", type=WHOLE, default=None, help="Most messages that a pull may ask for."
     ),
     click.option(
         "--max-pull-expire", type=DURATION, default=None, help="Longest time that a pull may wait."
@@ -93,29 +93,29 @@ OPTIONS = [
     click.option("--headers-only/--no-headers-only", default=None, help="Deliver headers only."),
     click.option(
         "--replay",
-        type=click.Choice(["instant", "original"]),
+        type=Word(["instant", "original"]),
         help="As fast as possible (instant, the default), or at the speed of the publishes.",
     ),
     click.option(
         "--bps",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=None,
         help="Push at most so many bits per second; 0: no limit.",
     ),
     click.option(
         "--sample",
-        type=click.IntRange(-1, 100),
+        type=Whole(-1, 100),
         help="Report this percentage of acks as advisories; -1: none.",
     ),
     click.option(
         "--backoff",
-        type=click.Choice(["none", "linear"]),
+        type=Word(["none", "linear"]),
         help="Wait longer before each redelivery, from --backoff-min towards --backoff-max. "
         "A new consumer without --max-deliver gets one delivery more than steps.",
     ),
     click.option(
         "--backoff-steps",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=10,
         show_default=True,
         help="Number of different waits.",
@@ -141,7 +141,7 @@ OPTIONS = [
     click.option("--memory", is_flag=True, help="Keep its state in memory."),
     click.option(
         "--replicas",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=None,
         help="Copies in a cluster; 0: as many as the stream has, the default.",
     ),

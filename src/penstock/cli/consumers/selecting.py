@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.streams.selecting import api_level, expression_tests, values_of
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from penstock.client import BlockingJetStream, ConsumerInfo
@@ -20,19 +20,15 @@ _OPTIONS = (
     click.option("--pull", is_flag=True, help="Pull consumers."),
     click.option("--push", is_flag=True, help="Push consumers."),
     click.option("--bound", is_flag=True, help="With a subscriber, or with waiting pulls."),
-    click.option("--waiting", type=click.IntRange(0), help="With waiting pulls, but fewer."),
-    click.option(
-        "--ack-pending", type=click.IntRange(0), help="With unacknowledged messages, but fewer."
-    ),
-    click.option(
-        "--pending", type=click.IntRange(0), help="With messages not delivered yet, but fewer."
-    ),
+    click.option("--waiting", type=Whole(0), help="With waiting pulls, but fewer."),
+    click.option("--ack-pending", type=Whole(0), help="With unacknowledged messages, but fewer."),
+    click.option("--pending", type=Whole(0), help="With messages not delivered yet, but fewer."),
     click.option("--idle", type=DURATION, help="Without a delivery for this time."),
     click.option("--created", type=DURATION, help="Created longer ago than this."),
-    click.option("--replicas", type=click.IntRange(0), help="With at most so many replicas."),
+    click.option("--replicas", type=Whole(0), help="With at most so many replicas."),
     click.option("--leader", help="Led by this server."),
     click.option("--pinned", is_flag=True, help="Each of its priority groups has a pinned client."),
-    click.option("--api-level", type=click.IntRange(0), help="That need at least this API level."),
+    click.option("--api-level", type=Whole(0), help="That need at least this API level."),
     click.option("--expression", metavar="EXPR", help="For which this expression is true."),
     click.option("--invert/--no-invert", default=False, help="The consumers that do not match."),
 )

@@ -12,6 +12,7 @@ from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import print_facts, print_json, print_names, print_table
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 from penstock.core.base.quoting import shown
 
 # option of the command line -> field of a context
@@ -128,7 +129,7 @@ def select(session: Session, name: str | None) -> None:
         known = context_names()
         if not known:
             raise click.ClickException("there is no context: penstock context add makes one")
-        name = click.prompt("Context", type=click.Choice(known), err=True)
+        name = click.prompt("Context", type=Word(known), err=True)
     context_files.select(name)
     _tell_selected(session)
 

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from penstock.cli.inputs import read_input
 from penstock.client.protocol.contexts import (
     EMBEDDED,
     context_names,
@@ -41,7 +42,7 @@ def read(name: str) -> dict[str, Any]:
     """The fields of a context as they are in its file; ContextError."""
     path = path_of(name)
     try:
-        fields = json.loads(path.read_bytes())
+        fields = json.loads(read_input(path))
     except FileNotFoundError:
         known = ", ".join(context_names()) or "none"
         raise ContextError(f"there is no context {name!r} in {path.parent}: {known}") from None
@@ -70,7 +71,7 @@ def embed(fields: dict[str, Any]) -> dict[str, Any]:
         if not path or path.startswith(EMBEDDED):
             continue
         try:
-            data = Path(os.path.expanduser(path)).read_bytes()
+            data = read_input(Path(os.path.expanduser(path)))
         except OSError as error:
             raise ContextError(f"cannot read {path}: {error.strerror}") from None
         found[field] = EMBEDDED + base64.b64encode(data).decode()

@@ -14,6 +14,8 @@ from penstock.api.dialects.requests import Call, converse
 from penstock.errors import NoResponders, PenstockError, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.client import BlockingClient
     from penstock.client.blocking.messages import BlockingMessage
 
@@ -71,13 +73,17 @@ def ask(client: BlockingClient, subject: str, body: bytes = b"") -> bytes:
 
 
 def receive(
-    client: BlockingClient, subject: str, body: bytes, seconds: float, inbox: str = ""
+    client: BlockingClient,
+    subject: str,
+    body: bytes,
+    seconds: float,
+    headers: Mapping[str, Sequence[str]] | None = None,
 ) -> BlockingMessage:
     """The first answer to a request, which may come on any subject. Timeout, NoResponders."""
-    inbox = inbox or client.new_inbox()
+    inbox = client.new_inbox()
     subscription = client.subscribe(inbox)
     try:
-        client.publish(subject, body, reply=inbox)
+        client.publish(subject, body, reply=inbox, headers=headers)
         message = subscription.next(seconds)
         if not message.data and message.raw_headers.startswith(b"NATS/1.0 503"):
             raise NoResponders(subject)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.early.asking import Failed, connect, receive
 from penstock.cli.failures import failure_of
+from penstock.cli.values import nearest
 from penstock.core.base.quoting import shown
 from penstock.errors import NoResponders, PenstockError, Timeout
 
@@ -76,7 +77,8 @@ def _parse(tool: str, arguments: Sequence[str]) -> tuple[dict[str, str], list[st
                 raise Failed(f"{each} needs a value")
             options[name] = found
         else:
-            raise Failed(f"{each} is no option")
+            known = (*valued, *switches, *_CONNECTION)
+            raise Failed(f"no such option: {each}{nearest(name, known)}")
     return options, words
 
 

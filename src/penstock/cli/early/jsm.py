@@ -7,16 +7,21 @@ and `a,b` as two subjects.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.times import format_time, parse_duration
+from penstock.api.times import (
+    DurationTooLongError,
+    format_time,
+    parse_duration,
+    parse_long_duration,
+)
 from penstock.cli.early.asking import Failed, ask, connect, pull
 from penstock.cli.failures import failure_of
+from penstock.cli.values import nearest
 from penstock.core.base.quoting import quoted_letter
 from penstock.errors import PenstockError, Timeout
 
@@ -74,16 +79,6 @@ _OPTIONS = {
     "tlskey": "key",
     "tlscacert": "ca",
 }
-_AGE_NS = {
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-    "D": 86_400 * 10**9,
-    "M": 30 * 86_400 * 10**9,
-    "y": 365 * 86_400 * 10**9,
-    "Y": 365 * 86_400 * 10**9,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,13 +109,15 @@ class _UsageError(Exception):
 
 
 def parse(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The options, as `connect` takes them, and the other words."""
+    """The options, which may stand anywhere, as `connect` takes them, and the other words."""
     options = {"servers": ""}
     words: list[str] = []
     rest = iter(arguments)
     for each in rest:
         name, equals, value = each.lstrip("-").partition("=")
-        if not each.startswith("-") or words:
+        if each == "--":
+            words += rest
+        elif not each.startswith("-"):
             words.append(each)
         elif name in ("h", "help"):
             options["help"] = "1"
@@ -130,7 +127,7 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 raise _UsageError(f"{each} needs a value")
             options[_OPTIONS[name]] = found
         else:
-            raise _UsageError(f"{each} is no option")
+            raise _UsageError(f"no such option: {each}{nearest(name, _OPTIONS)}")
     return options, words
 
 
@@ -141,7 +138,8 @@ def _command(words: list[str]) -> str:
             if len(words) - 1 not in _COUNTS[name]:
                 raise _UsageError(f"wrong number of arguments for {name}")
             return name
-    raise _UsageError(f"{words[0]} is no command")
+    known = [*_NAMES, *(other for others in _NAMES.values() for other in others)]
+    raise _UsageError(f"no such command: {words[0]}{nearest(said, known)}")
 
 
 def _run(client: BlockingClient, command: str, words: list[str]) -> int:
@@ -262,7 +260,7 @@ def _yes(question: str, default: bool) -> bool:
         return True
     if said in ("n", "no", "f", "false", "0"):
         return False
-    raise Failed(f"{said!r} is neither y nor n")
+    raise Failed(f"must be y or n, got {said!r}")
 
 
 def subjects_of(text: str) -> list[str]:
@@ -274,11 +272,11 @@ def limits_of(text: str) -> tuple[int, int, int]:
     """Messages, bytes, age in ns of an answer such as `-1 -1 1m`. Failed: it is none."""
     words = [each for each in re.split(r"[,\s]+", text) if each]
     if len(words) > 3:
-        raise Failed(f"{text!r} are more than three limits")
+        raise Failed(f"invalid limits {text!r}: more than three")
     try:
         numbers = [int(each) for each in words[:2]]
     except ValueError:
-        raise Failed(f"{text!r} are no limits such as -1 -1 1m") from None
+        raise Failed(f'invalid limits {text!r}; expected for example "-1 -1 1m"') from None
     age_ns = age_of(words[2]) if len(words) > 2 else 0
     msgs, most, *_ = *numbers, -1, -1
     return msgs, most, age_ns
@@ -288,12 +286,14 @@ def age_of(text: str) -> int:
     """Nanoseconds of an age: `90s`, `1m` (a minute), `1M` (30 days), `2d`, `1y`; `-1` is none."""
     if text in ("-1", "0"):
         return 0
-    found = re.fullmatch(r"(\d+)([smhdDMyY])", text)
-    if found is not None:
-        return int(found[1]) * _AGE_NS[found[2]]
-    with contextlib.suppress(ValueError):
-        return max(parse_duration(text), 0)
-    raise Failed(f"{text!r} is no age such as 90s, 1m, 2d, 1M or 1y")
+    try:
+        return max(parse_long_duration(text), 0)
+    except DurationTooLongError as problem:
+        raise Failed(str(problem)) from None
+    except ValueError:
+        raise Failed(
+            f'invalid age {text!r}; expected for example "90s", "1m", "2d", "1M"'
+        ) from None
 
 
 def _asked_message_set() -> bytes:
@@ -333,8 +333,8 @@ def _asked_observable(client: BlockingClient) -> bytes:
         except ValueError as error:
             raise Failed(str(error)) from None
     elif seq := _prompt("Start at Message Set Sequence: "):
-        if not seq.isdigit():
-            raise Failed(f"{seq!r} is no sequence")
+        if not (seq.isascii() and seq.isdigit() and len(seq) <= 20):
+            raise Failed(f"invalid sequence {seq!r}")
         config["msg_set_seq"] = int(seq)
     config["ack_policy"] = "explicit"
     if push:
@@ -348,7 +348,7 @@ def _word(question: str, words: tuple[str, ...]) -> str:
     for each in words:
         if each.startswith(said):
             return each  # a blank answer is the first
-    raise Failed(f"{said!r} is none of {', '.join(words)}")
+    raise Failed(f"must be one of {', '.join(words)}, got {said!r}{nearest(said, words)}")
 
 
 def _json(value: object) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.expressions.functions import FUNCTIONS, date, items_of, shown_kind, truth
 from penstock.cli.expressions.syntax import ExpressionError, Node, parse
+from penstock.cli.values import PATTERN_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -275,7 +276,7 @@ def _inside(left: Any, right: Any) -> bool:
 def _matches(text: str, pattern: str) -> bool:
     try:
         return re.search(pattern, text) is not None
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise ExpressionError(f"{pattern!r} is no regular expression: {error}") from None
 
 

@@ -7,16 +7,13 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.times import parse_duration
+from penstock.api.times import DurationTooLongError, parse_long_duration
 from penstock.cli.expressions.syntax import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Predicate = Callable[[Any, int], Any]
-
-
-_DAY_NS = 86_400_000_000_000
 
 
 def items_of(value: Any) -> list[Any]:
@@ -78,11 +75,12 @@ def _of(values: tuple[Any, ...]) -> list[Any]:
 
 
 def duration(text: Any) -> datetime.timedelta:
-    """1h30m, or whole days: 7d."""
+    """1h30m; also 7d and the other units of the command line."""
     plain = _text(text)
     try:
-        days = plain[:-1].isdigit() and plain.endswith("d")
-        ns = int(plain[:-1]) * _DAY_NS if days else parse_duration(plain)
+        ns = parse_long_duration(plain)
+    except DurationTooLongError as problem:
+        raise ExpressionError(str(problem)) from None
     except ValueError:
         raise ExpressionError(f'"{plain}" is no duration') from None
     return datetime.timedelta(microseconds=ns / 1000)

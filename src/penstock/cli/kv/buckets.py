@@ -27,7 +27,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, STORAGE
+from penstock.cli.values import DURATION, SIZE_32, STORAGE, Whole
 
 if TYPE_CHECKING:
     from penstock.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
@@ -39,7 +39,7 @@ _configured = bucket_options(
     own=[
         click.option(
             "--history",
-            type=click.IntRange(1, 64),
+            type=Whole(1, 64),
             default=None,
             help="How many revisions of each key are kept; 1 by default.",
         ),
@@ -50,7 +50,7 @@ _configured = bucket_options(
             help="Allow keys to expire, and keep the marker of an expired key for this time.",
         ),
         click.option(
-            "--max-value-size", type=SIZE, default=None, help="Limit of the size of a value."
+            "--max-value-size", type=SIZE_32, default=None, help="Limit of the size of a value."
         ),
     ],
     last=[

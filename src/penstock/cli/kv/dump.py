@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.output import moment, number, payload, payload_of, print_json, print_json_line
 from penstock.cli.session import Session, command
 
@@ -60,7 +61,7 @@ def load(session: Session, bucket: str, file: Path, keep: bool) -> None:
     from penstock.client import KeyExists
 
     try:
-        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        text = sys.stdin.buffer.read() if str(file) == "-" else read_input(file)
     except OSError as error:
         raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
     values = read_values(text, str(file))

@@ -12,7 +12,7 @@ from penstock.cli.messages.showing import body_of, end_of_wait, told_of_losses
 from penstock.cli.output import moment, print_json, print_json_line, readable
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def create(session: Session, bucket: str, key: str, value: str | None, ttl: int 
 @_BUCKET
 @_KEY
 @click.argument("value", required=False)
-@click.argument("revision", type=click.IntRange(0), required=False)
-@click.option("--revision", "expected", type=click.IntRange(0), help="The expected revision.")
+@click.argument("revision", type=Whole(0), required=False)
+@click.option("--revision", "expected", type=Whole(0), help="The expected revision.")
 @command
 @click.pass_obj
 def update(
@@ -103,7 +103,7 @@ def update(
 @click.command()
 @_BUCKET
 @_KEY
-@click.option("--revision", type=click.IntRange(1), default=None, help="An earlier revision.")
+@click.option("--revision", type=Whole(1), default=None, help="An earlier revision.")
 @click.option("-r", "--raw", is_flag=True, help="Only the value.")
 @command
 @click.pass_obj
@@ -192,7 +192,7 @@ def history(session: Session, bucket: str, keys: tuple[str, ...]) -> None:
 @click.command()
 @_BUCKET
 @_KEY
-@click.argument("revision", type=click.IntRange(1))
+@click.argument("revision", type=Whole(1))
 @_FORCE
 @command
 @click.pass_obj
@@ -220,9 +220,9 @@ def revert(session: Session, bucket: str, key: str, revision: int, force: bool) 
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option("--history", is_flag=True, help="Begin with all kept revisions.")
 @click.option("--updates", is_flag=True, help="Begin with nothing: only changes from now on.")
-@click.option("--revision", type=click.IntRange(1), help="Begin with this revision.")
+@click.option("--revision", type=Whole(1), help="Begin with this revision.")
 @click.option("--deletes/--no-deletes", default=True, help="Also show what deletes keys.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @click.option("--wait", type=DURATION, default=0, help="End after this time without a change.")
 @command
 @click.pass_obj

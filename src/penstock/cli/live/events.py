@@ -13,7 +13,7 @@ import click
 from penstock.cli.messages.showing import hear_out, told_of_losses
 from penstock.cli.output import print_json_line
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _FETCH_MAX = 256
 @click.option("--filter", "pattern", default="", help="Only events that this expression matches.")
 @click.option("--short", is_flag=True, help="One line for each event.")
 @click.option("--cloudevent", is_flag=True, help="Print CloudEvents, one on each line.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @command
 @click.pass_obj
 def events(session: Session, /, **asked: Any) -> None:
@@ -53,7 +53,7 @@ def events(session: Session, /, **asked: Any) -> None:
     """
     try:
         matches = re.compile(asked["pattern"], re.IGNORECASE).search
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.BadParameter(f"no expression: {error}", param_hint="--filter") from None
     stream = asked["stream"]
     chosen = asked["everything"] or asked["js_metric"] or asked["js_advisory"] or asked["subjects"]

@@ -14,7 +14,7 @@ from penstock.cli.bench.links import NEVER, Crowd, Link, Role
 from penstock.cli.bench.supply import Pace
 from penstock.cli.output import number, print_facts, print_json, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE
+from penstock.cli.values import DURATION, PAYLOAD_SIZE, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +79,14 @@ class _Receiver(Role):
     help="URL of the server where the messages are received.",
 )
 @click.option(
-    "--size", "bytes_each", type=SIZE, default="8", show_default=True, help="Bytes of a message."
+    "--size",
+    "bytes_each",
+    type=PAYLOAD_SIZE,
+    default="8",
+    show_default=True,
+    help="Bytes of a message.",
 )
-@click.option(
-    "--rate", type=click.IntRange(1), default=1000, show_default=True, help="Messages per second."
-)
+@click.option("--rate", type=Whole(1), default=1000, show_default=True, help="Messages per second.")
 @click.option("--duration", type=DURATION, default="5s", show_default=True, help="For how long.")
 @click.option(
     "--histogram", type=click.Path(dir_okay=False), help="Write the distribution to this file."

@@ -14,6 +14,7 @@ from penstock.cli.live.hosts import HostNames
 from penstock.cli.live.screen import Screen, opened, table
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
+from penstock.cli.values import WHOLE, Real, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -129,22 +130,18 @@ def _rates(now: dict[str, Any], before: dict[str, Any], seconds: float) -> dict[
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "-n", "--conns", type=click.IntRange(1), default=1024, help="Connections to ask for at most."
-)
+@click.option("-n", "--conns", type=Whole(1), default=1024, help="Connections to ask for at most.")
 @click.option(
     "-d",
     "--interval",
-    type=click.FloatRange(0.1),
+    type=Real(0.1, 86_400),
     default=1.0,
     show_default=True,
     help="Seconds between snapshots.",
 )
-@click.option(
-    "--sort", type=click.Choice(list(SORTS)), default="cid", show_default=True, help="Order."
-)
+@click.option("--sort", type=Word(list(SORTS)), default="cid", show_default=True, help="Order.")
 @click.option("-b", "--raw", is_flag=True, help="Bytes as plain numbers.")
-@click.option("-r", "--max-refresh", type=int, default=-1, help="End after this many snapshots.")
+@click.option("-r", "--max-refresh", type=WHOLE, default=-1, help="End after this many snapshots.")
 @click.option("--once", is_flag=True, help="One snapshot.")
 @click.option("--subs", is_flag=True, help="With the subscriptions of each connection.")
 @click.option("--lookup", is_flag=True, help="Names of hosts out of DNS instead of addresses.")

@@ -11,6 +11,7 @@ from penstock.cli.live.screen import Screen, opened, table
 from penstock.cli.messages.showing import hear_out
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
+from penstock.cli.values import Real, Whole
 
 KINDS = {
     "requests": "Requests",
@@ -43,11 +44,11 @@ def kind_of(subject: str, reply: str) -> str:
 
 @click.command()
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT]...")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many rows.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many rows.")
 @click.option(
     "-d",
     "--interval",
-    type=click.FloatRange(0.1),
+    type=Real(0.1, 86_400),
     default=1.0,
     show_default=True,
     help="Seconds of a row.",

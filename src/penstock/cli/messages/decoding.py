@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.output import payload, readable
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _protobuf(options: Mapping[str, Any]) -> Decode:
             f"{text}; protoc --descriptor_set_out FILE --include_imports makes one"
         )
     try:
-        found = descriptor_pb2.FileDescriptorSet.FromString(file.read_bytes())
+        found = descriptor_pb2.FileDescriptorSet.FromString(read_input(file))
         pool = descriptor_pool.DescriptorPool()
         for each in found.file:
             pool.Add(each)

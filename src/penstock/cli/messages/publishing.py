@@ -12,7 +12,7 @@ from penstock.cli.messages.showing import body_of, headers_of, hear_out, lines_o
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.cli.output import as_data, print_json, print_json_line
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Sending(NamedTuple):
 @click.argument("body", required=False)
 @click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
 @click.option("--reply", default="", help="Subject for answers.")
-@click.option("--count", default=1, type=click.IntRange(1), help="How many times.")
+@click.option("--count", default=1, type=Whole(1), help="How many times.")
 @click.option("--sleep", type=DURATION, default=0, help="Wait between messages.")
 @click.option("-J", "--jetstream", "acked", is_flag=True, help="Wait until a stream has stored it.")
 @click.option("--atomic", is_flag=True, help="Store all messages or none (implies -J).")
@@ -47,7 +47,7 @@ class Sending(NamedTuple):
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
-    type=click.Choice(["eof", "newline"]),
+    type=Word(["eof", "newline"]),
     default="eof",
     show_default=True,
     help="Standard input is one message, or each line is one.",

@@ -22,7 +22,7 @@ from penstock.cli.messages.showing import (
 from penstock.cli.messages.templates import filled, random_letters
 from penstock.cli.output import print_json_line
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 @click.argument("body", required=False)
 @click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
-@click.option("--count", default=1, type=click.IntRange(1), help="How many requests.")
+@click.option("--count", default=1, type=Whole(1), help="How many requests.")
 @click.option(
     "--replies",
     default=1,
-    type=click.IntRange(0),
+    type=Whole(0),
     show_default=True,
     help="Wait for so many answers; 0 for all that come in --timeout.",
 )
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option("--force-stdin", is_flag=True, help="Read standard input even if BODY is given.")
 @click.option(
     "--send-on",
-    type=click.Choice(["eof", "newline"]),
+    type=Word(["eof", "newline"]),
     default="eof",
     show_default=True,
     help="Standard input is one request, or each line is one.",
@@ -82,6 +82,9 @@ def req(
     if send_on == "newline" and text not in (None, "-"):
         raise click.UsageError("--send-on newline reads standard input: leave out BODY")
     headers = headers_of(header)
+    of_2020 = session.of_2020 and not (raw or session.as_json)
+    if of_2020 and text is None:
+        _stamp("Reading payload from STDIN")
     bodies = lines_of_stdin() if send_on == "newline" else iter([body_of(text)] * count)
     many = replies != 1 or wait_for_empty
     with session.connect() as client:
@@ -89,10 +92,17 @@ def req(
             to = subject
             if templates:
                 to, data = filled_request(client, to, data, number)
+            if of_2020:
+                _stamp(f"Sending request on [{shown(to)}]")
             if not wait:
                 client.publish(to, data, headers=headers)
                 continue
-            if not many:
+            if not many and session.of_2020:
+                # answers of the preview's API may come on any subject
+                from penstock.cli.early.asking import receive
+
+                answers = iter([receive(client, to, data, session.timeout / 1e9, headers=headers)])
+            elif not many:
                 answers = iter([_one(client, to, data, headers)])
             else:
                 answers = client.request_many(
@@ -104,7 +114,16 @@ def req(
                     sentinel=wait_for_empty,
                 )
             for answer in answers:
-                print_answer(session, answer, raw, decoder)
+                if of_2020:
+                    text = answer.data.decode("utf-8", "replace")
+                    _stamp(f"Received on [{shown(answer.subject)}]: '{text}'")
+                else:
+                    print_answer(session, answer, raw, decoder)
+
+
+def _stamp(text: str) -> None:
+    """Print a line behind the time of day, as `nats` did in 2020."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def _one(
@@ -138,7 +157,7 @@ def filled_request(
 @click.option("-q", "--queue", default="NATS-RPLY-22", show_default=True, help="Queue group.")
 @click.option("--sleep", type=DURATION, default=0, help="Wait a random time up to this.")
 @click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @command
 @click.pass_obj
 def reply(

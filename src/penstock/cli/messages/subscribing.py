@@ -22,7 +22,7 @@ from penstock.cli.messages.showing import (
 )
 from penstock.cli.output import number, print_json_line, print_table, size
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ _INTERVAL_NS = 1_000_000_000
 @click.command()
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT]...")
 @click.option("-q", "--queue", default="", help="Queue group.")
-@click.option(
-    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
-)
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many messages.")
 @click.option("--wait", type=DURATION, default=0, help="End after this time without a message.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @click.option("-i", "--inbox", is_flag=True, help="Subscribe to a new inbox.")
@@ -63,7 +61,7 @@ _INTERVAL_NS = 1_000_000_000
 )
 @click.option("--graph", is_flag=True, help="Draw how many messages arrive, instead of them.")
 @click.option("--direct", is_flag=True, help="Read a stream with direct gets, without a consumer.")
-@click.option("--report-top", type=click.IntRange(1), default=10, help="Rows of the report.")
+@click.option("--report-top", type=Whole(1), default=10, help="Rows of the report.")
 @click.option("--stream", default=None, help="Read this stream.")
 @click.option("--durable", default=None, help="Read a stream with this durable consumer, and ack.")
 @click.option(
@@ -72,7 +70,7 @@ _INTERVAL_NS = 1_000_000_000
     default=None,
     help="Acknowledge messages of a stream; the default with --durable.",
 )
-@click.option("--start-sequence", type=click.IntRange(1), help="Read a stream from here on.")
+@click.option("--start-sequence", type=Whole(1), help="Read a stream from here on.")
 @click.option("--all", "deliver", flag_value="all", help="Read all of a stream.")
 @click.option(
     "--new", "deliver", flag_value="new", help="Read messages that a stream stores from now on."

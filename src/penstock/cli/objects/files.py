@@ -25,7 +25,7 @@ from penstock.cli.output import (
 from penstock.cli.progress import progress_bar
 from penstock.cli.prompts import confirm
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION, SIZE, pairs
+from penstock.cli.values import DURATION, SIZE, Whole, pairs
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def del_(session: Session, bucket: str, name: str | None, force: bool) -> None:
 @_BUCKET
 @click.option("--updates", is_flag=True, help="Begin with nothing: only changes from now on.")
 @click.option("--deletes/--no-deletes", default=True, help="Also show deleted objects.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @click.option("--wait", type=DURATION, default=0, help="End after this time without a change.")
 @command
 @click.pass_obj

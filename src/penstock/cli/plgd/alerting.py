@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def alert_options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--flaps",
-                type=click.IntRange(0),
+                type=Whole(0),
                 default=5,
                 show_default=True,
                 help="Alert when a device has so many short sessions; 0: never.",

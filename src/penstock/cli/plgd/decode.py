@@ -10,9 +10,11 @@ import click
 
 from penstock.api.times import format_time
 from penstock.cli.failures import DONE, FAILED
+from penstock.cli.inputs import read_input
 from penstock.cli.output import form_in_use, print_json, print_json_line, print_table
 from penstock.cli.plgd.lines import needs, read, stream_of
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ class _Raw(NamedTuple):
 @click.option("--owner", default="*", help="Owner claim, for --filter.")
 @click.option("--device", default="*", help="Device id, for --filter.")
 @click.option("--href", default="*", help="Path of a resource, for --filter.")
-@click.option("--from", "first", type=click.IntRange(1), default=1, help="First sequence.")
-@click.option("--count", type=click.IntRange(1), default=None, help="At most so many messages.")
+@click.option("--from", "first", type=Whole(1), default=1, help="First sequence.")
+@click.option("--count", type=Whole(1), default=None, help="At most so many messages.")
 @command
 @click.pass_obj
 def decode(session: Session, /, file: str | None, stream: str, subject: str, **asked: Any) -> int:
@@ -79,7 +81,7 @@ def decode(session: Session, /, file: str | None, stream: str, subject: str, **a
 
 def _bytes(name: str) -> bytes:
     try:
-        return Path(name).read_bytes()
+        return read_input(Path(name))
     except OSError as error:
         raise click.ClickException(f"cannot read {name}: {error.strerror}") from None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.values import pairs
+from penstock.cli.values import Whole, Word, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +24,14 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.option(
                 "--buckets",
-                type=click.IntRange(1, 4096),
+                type=Whole(1, 4096),
                 default=None,
                 help="Into how many shares devices are divided: 8, or as tables that are there.",
             ),
             click.option(
                 "--tables",
                 "kind",
-                type=click.Choice([DELTA, ICEBERG]),
+                type=Word([DELTA, ICEBERG]),
                 default=None,
                 help="The format of new tables; else those that are there, or delta.",
             ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.plgd.lines import needs
-from penstock.cli.values import DURATION, pairs
+from penstock.cli.values import DURATION, Word, pairs
 
 if TYPE_CHECKING:
     from penstock.plgd.fleet import Faults, FleetConfig
@@ -44,14 +44,14 @@ def fleet_options(function: F) -> F:
         click.option("--hub", default="v2.25", show_default=True, help="The hub's version."),
         click.option(
             "--lead",
-            type=click.Choice(["first", "last", "none"]),
+            type=Word(["first", "last", "none"]),
             default=None,
             help="With lead resource types in subjects; none: the bare token.",
         ),
         click.option(
             "--faults",
             "preset",
-            type=click.Choice(["none", "some"]),
+            type=Word(["none", "some"]),
             default="none",
             show_default=True,
             help="some: losses, late and double events, damage, at the rates of a hub in a bad week.",

@@ -16,6 +16,7 @@ from penstock.cli.plgd.lines import needs, read, stream_of
 from penstock.cli.plgd.making import config_of, fleet_options
 from penstock.cli.progress import stages_bar
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,7 +48,7 @@ class _Item(Protocol):
 @fleet_options
 @click.option("--stream", default="EVENTS", show_default=True, help="The stream of the events.")
 @click.option("--create", is_flag=True, help="Create the stream for plgd.> if it is missing.")
-@click.option("--rate", type=click.IntRange(1), default=None, help="Events a second, at most.")
+@click.option("--rate", type=Whole(1), default=None, help="Events a second, at most.")
 @command
 @click.pass_obj
 def publish(

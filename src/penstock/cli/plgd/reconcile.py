@@ -232,8 +232,8 @@ def _show(session: Session, report: Report, *, planned: bool) -> None:
         f" {summary['devices']:,} devices: {report.missing:,} versions missing"
         + (f" ({causes})" if causes else "")
     )
-    for each in report.registrations:
-        print(shown(f"registration missing: device {each.device_id} of owner {each.owner}"))
+    for lost in report.registrations:
+        print(shown(f"registration missing: device {lost.device_id} of owner {lost.owner}"))
     for reason, count in summary["reasons"].items():
         print(f"{count:,} not repaired: {reason}")
     if planned:

@@ -22,6 +22,7 @@ from penstock.cli.plgd.lines import stream_of
 from penstock.cli.plgd.own_server import server_at
 from penstock.cli.plgd.trying import Tries, is_final
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Pat
 STREAM = click.option("--stream", default="EVENTS", show_default=True, help="The stream.")
 BATCH = click.option(
     "--batch",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=500_000,
     show_default=True,
     help="Messages of a batch at most.",
@@ -156,7 +157,7 @@ def own_session(log: Path, master: str) -> SparkSession:
 @click.option("--every", type=Interval(), default=None, help="The time between batches, as 5s.")
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=Whole(1, 65535),
     default=4222,
     show_default=True,
     help="Without --server, the port of the server on this machine; a server is started if none listens.",
@@ -284,8 +285,8 @@ def followed(
 @click.command()
 @FOLDER
 @STREAM
-@click.option("--first", type=click.IntRange(1), help="The first sequence; else the stream's.")
-@click.option("--last", type=click.IntRange(1), help="The last sequence; else the stream's.")
+@click.option("--first", type=Whole(1), help="The first sequence; else the stream's.")
+@click.option("--last", type=Whole(1), help="The last sequence; else the stream's.")
 @BATCH
 @table_options
 @MASTER

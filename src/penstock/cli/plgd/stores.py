@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.inputs import read_input
 from penstock.cli.plgd.lines import needs
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def open_store(place: str) -> EventStore:
 def contents(path: str, what: str) -> bytes:
     """A file's bytes; ClickException if it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_input(Path(path))
     except OSError as error:
         raise click.ClickException(f"cannot read {what} {path}: {error.strerror}") from None
 

@@ -20,7 +20,7 @@ from penstock.cli.output import number
 from penstock.cli.server.reporting import Column, Row
 from penstock.cli.server.watching import draw
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, Whole
 from penstock.errors import Timeout
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def account_of(message: BlockingMessage) -> str:
 
 @click.command()
 @click.option("--account", metavar="REGEX", help="Only accounts whose name matches.")
-@click.option("-n", "--top", type=click.IntRange(1), default=10, show_default=True, help="Rows.")
+@click.option("-n", "--top", type=Whole(1), default=10, show_default=True, help="Rows.")
 @click.option(
     "--rate", type=DURATION, default="1m", show_default=True, help="Time that Recent counts."
 )
@@ -155,7 +155,7 @@ def account_of(message: BlockingMessage) -> str:
 @click.option(
     "--interval", type=DURATION, default="1s", show_default=True, help="Time between tables."
 )
-@click.option("--count", type=click.IntRange(0), default=0, help="End after this many tables.")
+@click.option("--count", type=Whole(0), default=0, help="End after this many tables.")
 @command
 @click.pass_obj
 def requests(
@@ -175,7 +175,7 @@ def requests(
     """
     try:
         accounts = re.compile(account) if account else None
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         text = f"--account: {account!r} is not a regular expression: {error}"
         raise click.UsageError(text) from None
     counter = Counter(accounts, record_consumer, max(rate // 1_000_000_000, 1))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from penstock.cli.inputs import read_text_input
 from penstock.cli.server import check_rules as rules
 from penstock.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, WHOLE, Word
 from penstock.errors import MessageNotFound, PenstockError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _check(suite: str, name: str = "", *, title: str = "") -> Callable[[F], F]:
         @click.option(
             "--format",
             "form",
-            type=click.Choice(FORMS),
+            type=Word(FORMS),
             default="nagios",
             show_default=True,
             help="Form of the result.",
@@ -102,7 +103,7 @@ def _limits(*rows: tuple[str, str, Any]) -> Callable[[F], F]:
             timed = isinstance(default, str)
             found = click.option(
                 f"--{name}",
-                type=DURATION if timed else int,
+                type=DURATION if timed else WHOLE,
                 default=(default or None) if timed else default,
                 show_default=default not in ("", None, 0, -1),
                 help=text,
@@ -232,7 +233,7 @@ def message(
     """Check the last message of a subject: its age and its content."""
     try:
         pattern = re.compile(content) if content else None
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise ValueError(f"--content: {error}") from None
     try:
         with session.connect() as client:
@@ -293,7 +294,7 @@ def jetstream(session: Session, report: Report, replicas: bool, limits: dict[str
 
 
 @click.command()
-@click.option("--expect", type=int, required=True, help="Number of servers of the cluster.")
+@click.option("--expect", type=WHOLE, required=True, help="Number of servers of the cluster.")
 @_limits(
     ("lag-critical", "Critical if a server lags by more operations.", 0),
     ("seen-critical", "Critical if a server was not seen for longer.", ""),
@@ -442,7 +443,7 @@ def credential(
 
     from penstock.nkeys import read_credentials
 
-    jwt = read_credentials(Path(file).read_text(encoding="utf-8")).jwt
+    jwt = read_credentials(read_text_input(Path(file), encoding="utf-8")).jwt
     try:
         middle = jwt.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
@@ -490,7 +491,7 @@ def request(
     try:
         compiled = re.compile(match_payload) if match_payload else None
         checked = [(name, re.compile(pattern)) for name, pattern in patterns]
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise ValueError(f"not a regular expression: {error}") from None
     warning, critical = (limits[f"response-{name}"] or 0 for name in ("warn", "critical"))
 

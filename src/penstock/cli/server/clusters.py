@@ -17,7 +17,7 @@ from penstock.cli.server.administration import find_server
 from penstock.cli.server.asking import Answer, Live, Where, gather, sound
 from penstock.cli.server.reporting import connections
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def peer_remove(session: Session, name: str, force: bool) -> None:
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice(("Client", "Leafnode")),
+    type=Word(("Client", "Leafnode")),
     multiple=True,
     default=("Client",),
     show_default=True,

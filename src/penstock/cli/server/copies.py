@@ -18,6 +18,7 @@ from penstock.cli.output import number, print_json, size
 from penstock.cli.server.asking import Answer, Where, gather, sound, source
 from penstock.cli.server.reporting import Column, Row, Table
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ def _options(function: F) -> F:
         click.option(
             "--health", is_flag=True, help="Also ask each server whether its copy is healthy."
         ),
-        click.option("--expected", type=click.IntRange(0), default=0, help="Number of servers."),
+        click.option("--expected", type=Whole(0), default=0, help="Number of servers."),
         click.option("--unsynced", is_flag=True, help="Only copies that are not the same."),
         click.option(
             "--stdin", is_flag=True, help="Read what server request jetstream --all has printed."
         ),
         click.option(
             "--read-timeout",
-            type=click.IntRange(1),
+            type=Whole(1),
             default=5,
             show_default=True,
             help="Seconds to wait for servers.",

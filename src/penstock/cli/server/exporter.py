@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.inputs import read_text_input
 from penstock.cli.server import checks
 from penstock.cli.server.check_report import Report, exposition
 from penstock.cli.session import Session
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 from penstock.errors import PenstockError
 
@@ -158,7 +160,7 @@ def read(path: Path) -> list[Check]:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_text_input(path, encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict) or not isinstance(data.get("checks"), list):
@@ -252,9 +254,7 @@ def _has(command: click.Command, letters: str) -> bool:
     help="YAML file with the checks.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port."
-)
+@click.option("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port.")
 @click.option(
     "--https-certificate", type=click.Path(exists=True, dir_okay=False), help="Serve HTTPS with it."
 )

@@ -9,16 +9,8 @@ import click
 from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import number, size
 from penstock.cli.server.asking import sound
-from penstock.cli.server.reporting import (
-    GLOBAL,
-    REVERSE,
-    Column,
-    Report,
-    Row,
-    Table,
-    report,
-    total,
-)
+from penstock.cli.server.reporting import GLOBAL, REVERSE, Column, Report, Row, Table, report, total
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,7 +156,7 @@ def _gateways(page: Row) -> Iterator[tuple[str, str, Row]]:
 
 
 @report()
-@click.argument("level", type=click.IntRange(0))
+@click.argument("level", type=Whole(0))
 @click.option("--all", "all_", is_flag=True, help="Also consumers of streams that are in the list.")
 @REVERSE
 def downgrade(servers: Source, level: int, all_: bool, reverse: bool) -> Report:

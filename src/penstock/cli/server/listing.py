@@ -11,6 +11,7 @@ from penstock.cli.server.asking import Answer, Live, Where, gather, is_server_id
 from penstock.cli.server.reporting import COMPACT, compacted
 from penstock.cli.session import Session, command
 from penstock.cli.streams.graphs import bars
+from penstock.cli.values import Whole, Word
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ARCHIVE = click.option(
 
 
 @click.command()
-@click.argument("expect", type=click.IntRange(1), required=False)
+@click.argument("expect", type=Whole(1), required=False)
 @click.option("--graph", is_flag=True, help="Also draw how many answered how fast.")
 @click.option("--id", "with_id", is_flag=True, help="With the IDs of the servers.")
 @command
@@ -84,10 +85,10 @@ _OTHER_SORTS = {"conn": "conns", "sub": "subs", "route": "routes", "gw": "gws"}
 
 
 @click.command()
-@click.argument("expect", type=click.IntRange(1), required=False)
+@click.argument("expect", type=Whole(1), required=False)
 @click.option(
     "--sort",
-    type=click.Choice([*_BY, *_OTHER_SORTS]),
+    type=Word([*_BY, *_OTHER_SORTS]),
     default="name",
     show_default=True,
     help="Order of the rows.",

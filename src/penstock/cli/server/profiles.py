@@ -14,6 +14,7 @@ from penstock.cli.output import print_json
 from penstock.cli.server.asking import Answer, Live, Where
 from penstock.cli.server.requests import server_options
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 from penstock.core.base.quoting import shown
 
 NAMES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
@@ -21,7 +22,7 @@ _GRACE_NS = 2_000_000_000
 
 
 @click.command()
-@click.argument("profile", type=click.Choice(NAMES))
+@click.argument("profile", type=Word(NAMES))
 @click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path()
 )
@@ -41,6 +42,7 @@ _GRACE_NS = 2_000_000_000
 @click.pass_obj
 def profile(
     session: Session,
+    /,
     profile: str,
     folder: Path,
     level: int,

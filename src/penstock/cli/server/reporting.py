@@ -16,6 +16,7 @@ import click
 from penstock.cli.output import number, print_json, print_table, size
 from penstock.cli.server.asking import Source, Where, source
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from penstock.cli.server.asking import Answer
@@ -123,7 +124,7 @@ def report(*sorts: str) -> Callable[[F], click.Command]:
         own, found = click.command()(function).params, click.command()(made)
         found.params = [*own, *found.params]
         if not any(each.name == "limit" for each in own):
-            found.params.append(click.Argument(["limit"], type=click.IntRange(1), required=False))
+            found.params.append(click.Argument(["limit"], type=Whole(1), required=False))
         if sorts:
             found.params += _order(sorts)
         return found
@@ -135,7 +136,7 @@ def _order(sorts: Sequence[str]) -> list[click.Parameter]:
     return [
         click.Option(
             ["--sort", "sort"],
-            type=click.Choice(sorts),
+            type=Word(sorts),
             default=sorts[0],
             show_default=True,
             help="Order of the rows.",

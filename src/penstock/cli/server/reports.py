@@ -21,6 +21,7 @@ from penstock.cli.server.reporting import (
     total,
 )
 from penstock.cli.server.requests import STATES, health_request, health_scope
+from penstock.cli.values import Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,9 +81,7 @@ def accounts(servers: Source, account: str | None, top: int, sort: str, reverse:
 @_TOP
 @click.option("--subject", default="", help="Only those that listen to this subject.")
 @click.option("--username", default="", help="Only those of this user.")
-@click.option(
-    "--state", type=click.Choice(list(STATES)), default="open", show_default=True, help="State."
-)
+@click.option("--state", type=Word(list(STATES)), default="open", show_default=True, help="State.")
 @click.option("--closed-reason", default="", help="Only those that were closed for this reason.")
 @click.option(
     "--filter", "expression", metavar="EXPR", help="Only those for which this expression is true."

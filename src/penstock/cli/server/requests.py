@@ -14,6 +14,7 @@ import click
 from penstock.cli.output import print_json, print_json_line
 from penstock.cli.server.asking import Answer, Live, Where, gather, source
 from penstock.cli.session import Session, command
+from penstock.cli.values import WHOLE, Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def _request(page: str) -> Callable[[F], click.Command]:
     """A command that asks for a page; the function makes the request of the options."""
 
     def wrap(function: F) -> click.Command:
-        @click.argument("wait", type=click.IntRange(1), required=False)
+        @click.argument("wait", type=Whole(1), required=False)
         @page_options
         @server_options
         @_ARCHIVE
@@ -108,16 +109,16 @@ def variables() -> Mapping[str, Any]:
 @_request("CONNZ")
 @click.option(
     "--sort",
-    type=click.Choice(_SORTS + _MORE_SORTS),
+    type=Word(_SORTS + _MORE_SORTS),
     default="cid",
     show_default=True,
     help="Order.",
 )
 @click.option("--subscriptions", is_flag=True, help="With the subscriptions.")
-@click.option("--filter-cid", type=int, default=0, help="Only the connection with this ID.")
+@click.option("--filter-cid", type=WHOLE, default=0, help="Only the connection with this ID.")
 @click.option(
     "--filter-state",
-    type=click.Choice(list(STATES)),
+    type=Word(list(STATES)),
     default="open",
     show_default=True,
     help="State.",
@@ -307,7 +308,7 @@ def ipqueue(all_: bool, filter_: str) -> Mapping[str, Any]:
 
 
 @click.command()
-@click.argument("client", type=click.IntRange(1))
+@click.argument("client", type=Whole(1))
 @click.argument("server")
 @server_options
 @page_options
@@ -315,6 +316,7 @@ def ipqueue(all_: bool, filter_: str) -> Mapping[str, Any]:
 @click.pass_obj
 def kick(
     session: Session,
+    /,
     client: int,
     server: str,
     name: str,

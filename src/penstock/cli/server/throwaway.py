@@ -18,6 +18,7 @@ import click
 
 from penstock.cli.output import print_facts, print_json
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +51,8 @@ USERS = (
 @click.option(
     "--store", type=click.Path(file_okay=False, path_type=Path), help="Folder of JetStream."
 )
-@click.option(
-    "--port", type=click.IntRange(-1, 65535), default=-1, help="Port; -1 for any free one."
-)
-@click.option("--monitor", type=click.IntRange(0, 65535), default=0, help="Port of monitoring.")
+@click.option("--port", type=Whole(-1, 65535), default=-1, help="Port; -1 for any free one.")
+@click.option("--monitor", type=Whole(0, 65535), default=0, help="Port of monitoring.")
 @click.option("--extend", is_flag=True, help="Join the servers of the context as a leaf node.")
 @click.option(
     "--leaf-port", default=7422, show_default=True, help="Their port for leaf nodes, for --extend."

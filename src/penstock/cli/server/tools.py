@@ -12,6 +12,7 @@ import click
 from penstock.cli.output import print_json, print_json_line
 from penstock.cli.prompts import may_ask
 from penstock.cli.session import Session, command
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _INSTALL = "bcrypt is not installed; pip install 'penstock[server]'"
 @click.option(
     "-c",
     "--cost",
-    type=click.IntRange(4, 31),
+    type=Whole(4, 31),
     default=11,
     show_default=True,
     help="Cost of bcrypt: each step doubles the time of a login.",

@@ -17,7 +17,7 @@ from penstock.cli.output import number, print_json_line, size
 from penstock.cli.server.asking import Answer, Live, Where, gather
 from penstock.cli.server.reporting import Column, Row, Table, total
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole, Word
 from penstock.core.base.quoting import shown
 from penstock.errors import PenstockError
 
@@ -32,7 +32,7 @@ def watch(*sorts: str) -> Callable[[F], click.Command]:
 
     def wrap(function: F) -> click.Command:
         @click.option(
-            "--sort", type=click.Choice(sorts), default=sorts[0], show_default=True, help="Order."
+            "--sort", type=Word(sorts), default=sorts[0], show_default=True, help="Order."
         )
         @click.option("-n", "--number", "top", default=0, help="Only so many rows.")
         @click.option(
@@ -42,7 +42,7 @@ def watch(*sorts: str) -> Callable[[F], click.Command]:
             show_default=True,
             help="Time between tables.",
         )
-        @click.option("--count", type=click.IntRange(0), default=0, help="End after this many.")
+        @click.option("--count", type=Whole(0), default=0, help="End after this many.")
         @command
         @click.pass_obj
         def watched(session: Session, sort: str, top: int, interval: int, count: int) -> None:

@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.output import accent, number, print_json_line, readable
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,9 +128,7 @@ def _table(queries: Queries, now: float) -> Table:
     show_default=True,
     help="The subject of penstock.spark.watch.",
 )
-@click.option(
-    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
-)
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many messages.")
 @click.option("--wait", type=DURATION, default=0, help="End after this time without a message.")
 @command
 @click.pass_obj

@@ -17,7 +17,7 @@ from penstock.cli.output import plural
 from penstock.cli.session import Session, command
 from penstock.cli.sql.failures import QueryError, hinted
 from penstock.cli.sql.interrupting import interruptible
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole, Word
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ _FIELD = re.compile(r"\{([^{}]+)\}")
 
 @click.command()
 @click.argument("query", required=False)
-@click.option("-f", "--format", "form", type=click.Choice(_FORMATS), help="Default: table.")
+@click.option("-f", "--format", "form", type=Word(_FORMATS), help="Default: table.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write into this new file.")
 @click.option("--to", "subject", help='Publish each row as JSON; "{column}" stands for its value.')
 @click.option("--follow", is_flag=True, help="Ask again about new messages, until Ctrl-C.")
 @click.option("--every", type=DURATION, default="1s", show_default=True, help="With --follow.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many rows.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after so many rows.")
 @click.option(
     "--json-columns",
     "documents",
@@ -168,7 +168,7 @@ def _database(session: Session, asked: dict[str, Any]) -> Database:
     columns = dict(map(_typed, asked["documents"]))
     decoders = dict(_decoder(each, asked["descriptor"]) for each in asked["decodes"])
     source: FolderSource | LiveSource
-    if session.store and os.path.isdir(session.store) and not _is_backup(session.store):
+    if session.store and _is_store(session.store):
         from penstock.cli.store.opening import more_files, vault
 
         more_files()
@@ -192,10 +192,10 @@ def _decoder(given: str, descriptor: Path | None) -> tuple[str, Any]:
     return stream, DECODERS[form](options)
 
 
-def _is_backup(path: str) -> bool:
-    from penstock.cli.store.opening import is_backup
+def _is_store(path: str) -> bool:
+    from penstock.cli.store.opening import is_store
 
-    return is_backup(path)
+    return is_store(path)
 
 
 def _typed(given: str) -> tuple[str, Structure | None]:

@@ -22,7 +22,7 @@ from penstock.cli.store.session import (
     store_argument,
     style,
 )
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 from penstock.core.log.store_lock import make_private
 
@@ -166,7 +166,8 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
     Never touches existing streams: if one has the same name, the restore is refused.
     """
     from penstock.core.base.disk import Disk
-    from penstock.store.layout import StoreError
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
+    from penstock.store.layout import StoreError, check_place
     from penstock.store.restore import chosen, roots_of
     from penstock.store.restore import restore as put_back
 
@@ -176,7 +177,8 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
         raise StoreError(f"{target} has no backups")
     manifest = folder.read(name or names[-1])
     wanted = chosen(manifest, streams)
-    store = store.rstrip("/")
+    store = store.rstrip("/") or "/"
+    check_place(ReadOnlyDisk(), os.path.abspath(store))
     started = time.monotonic()
     total = sum(file.size for each in wanted for file in each.files)
     with contextlib.ExitStack() as stack:
@@ -204,7 +206,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
 
 @click.command()
 @click.argument("target", type=_FOLDER)
-@click.option("--keep", default=0, type=click.IntRange(0), help="Keep this many of the newest.")
+@click.option("--keep", default=0, type=Whole(0), help="Keep this many of the newest.")
 @click.option("--older-than", type=DURATION, default=0, help="Remove backups older than this: 30d.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only show the backups to remove.")

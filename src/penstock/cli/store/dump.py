@@ -17,6 +17,7 @@ from penstock.cli.store.session import (
     complain,
     store_argument,
 )
+from penstock.cli.values import Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ _DAMAGE_SHOWN_BYTES = 4096
 @click.option("--subject", "subjects", multiple=True, help="Only matching subjects; repeatable.")
 @click.option("--from", "start", default="", help="First sequence, or time (2026-11-21T04:00:00Z).")
 @click.option("--to", "end", default="", help="Last sequence, or time (not included).")
-@click.option(
-    "-n", "--count", default=0, type=click.IntRange(0), help="End after this many messages."
-)
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many messages.")
 @click.option("--headers", is_flag=True, help="Show the headers.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @click.option("--damaged", is_flag=True, help="Instead: damaged bytes, in hex.")

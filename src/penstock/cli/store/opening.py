@@ -59,8 +59,9 @@ def serve(store: str, *, account: str, domain: str, backup: str) -> StoredServer
     return server
 
 
-def is_backup(path: str) -> bool:
-    """Whether there is a backup, which only the server of ``serve`` reads, and no store folder."""
-    return not any(
-        each.name == "jetstream" or each.name.startswith("domain_") for each in os.scandir(path)
-    )
+def is_store(path: str) -> bool:
+    """Whether a path is a store folder, or the folder above one; else only ``serve`` may read it."""
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
+    from penstock.store.layout import is_store as found
+
+    return os.path.isdir(path) and found(ReadOnlyDisk(), path)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, number, print_json, size
 from penstock.cli.progress import progress_bar
 from penstock.cli.session import Session, command
 from penstock.cli.streams.basics import show
-from penstock.cli.values import SIZE
+from penstock.cli.values import SIZE, Whole
 from penstock.core.log.store_lock import make_private
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def complete(folder: Path) -> bool:
 )
 @click.option("--cluster", default="", help="Place the stream in this cluster.")
 @click.option("--tag", "tags", multiple=True, help="Place it on servers with this tag.")
-@click.option("--replicas", type=click.IntRange(1, 5), help="Number of copies.")
+@click.option("--replicas", type=Whole(1, 5), help="Number of copies.")
 @click.option("--progress/--no-progress", default=True, help="Show a bar at a terminal.")
 @command
 @click.pass_obj
@@ -235,7 +236,7 @@ def facts_of(folder: Path) -> StreamRestoreRequest:
     if not path.exists():
         raise click.UsageError(f"{folder} has no backup: there is no {_FACTS} in it")
     try:
-        facts = decode_request(StreamRestoreRequest, path.read_bytes(), strict=False)
+        facts = decode_request(StreamRestoreRequest, read_input(path), strict=False)
     except JsonError as error:
         raise click.UsageError(f"{path}: {error}") from None
     if not facts.config.name:
@@ -248,7 +249,7 @@ def _config(path: Path, facts: StreamRestoreRequest) -> StreamConfig:
     from penstock.api.streams import StreamConfig
     from penstock.cli.changes import read_fields
 
-    text = path.read_bytes()
+    text = read_input(path)
     config = decode_response(StreamConfig, read_fields(text, str(path), StreamConfig))
     if config.name not in ("", facts.config.name):
         raise click.UsageError(f"{path} is of stream {config.name}; a restore can't rename")

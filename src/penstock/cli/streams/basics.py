@@ -26,9 +26,11 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import NO_SELECT, Asked, confirm
 from penstock.cli.session import OFFLINE, Session, check_readable, command
+from penstock.cli.values import Whole
 
 if TYPE_CHECKING:
     from penstock.client import StreamConfig, StreamInfo, StreamSource
+    from penstock.client.blocking.jetstream import JetStream
 
 
 @click.command()
@@ -79,7 +81,13 @@ def ls(session: Session, subject: str | None, names: bool, everything: bool) -> 
 def info(session: Session, name: str, subjects: str | None, only_state: bool) -> None:
     """Show the stream NAME."""
     with session.connect() as client:
-        found = session.jetstream(client).stream_info(name, subjects_filter=subjects)
+        js = session.jetstream(client)
+        found = present_stream(session, js, name, subjects)
+        if session.of_2020 and session.as_json and not (subjects or only_state):
+            from penstock.cli.early.nats import print_data
+
+            print_data(client, f"$JS.STREAM.{name}.INFO")
+            return
     show_state(session, found) if only_state else show(session, found)
     if subjects and not session.as_json:
         rows = sorted(found.state.subjects.items(), key=lambda row: (-row[1], row[0]))
@@ -98,10 +106,26 @@ def state(session: Session, name: str) -> None:
         show_state(session, session.jetstream(client).stream_info(name))
 
 
+def present_stream(
+    session: Session, js: JetStream, name: str, subjects: str | None = None
+) -> StreamInfo:
+    """The info of a stream, with counts of matching subjects; ApiError if it is not there."""
+    if session.of_2020:
+        from penstock.cli.early.nats import pick
+
+        return pick(js, name, subjects)
+    return js.stream_info(name, subjects_filter=subjects)
+
+
 def show(session: Session, info: StreamInfo) -> None:
     """A stream with its state."""
     if session.as_json:
         print_json(as_data(info))
+        return
+    if session.of_2020:
+        from penstock.cli.early.pages import stream_page
+
+        print(stream_page(info))
         return
     config = info.config
     print_facts(
@@ -248,24 +272,27 @@ def rm(session: Session, name: str, force: bool, offline: bool) -> None:
     only with --offline.
     """
     if not force:
-        question = f"Really remove stream {name} with all its messages?"
-        confirm(question)
+        if session.of_2020:
+            from penstock.cli.early.nats import sure
+
+            sure(f"Really delete Stream {name}")
+        else:
+            confirm(f"Really remove stream {name} with all its messages?")
     with session.connect() as client:
         jetstream = session.jetstream(client)
-        check_readable(lambda: jetstream.stream_info(name), f"stream {name}", offline)
+        check_readable(lambda: present_stream(session, jetstream, name), f"stream {name}", offline)
         jetstream.delete_stream(name)
-    print_json({"removed": name}) if session.as_json else print(f"removed stream {name}")
+    if session.as_json:
+        print_json({"removed": name})
+    elif not session.of_2020:
+        print(f"removed stream {name}")
 
 
 @click.command()
 @click.argument("name", cls=Asked)
 @click.option("--subject", default=None, help="Only messages on this subject.")
-@click.option(
-    "--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence."
-)
-@click.option(
-    "--keep", type=click.IntRange(1), default=None, help="Keep this many of the newest messages."
-)
+@click.option("--seq", type=Whole(1), default=None, help="Only messages below this sequence.")
+@click.option("--keep", type=Whole(1), default=None, help="Keep this many of the newest messages.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @command
 @click.pass_obj

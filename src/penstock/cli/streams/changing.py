@@ -10,28 +10,29 @@ from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
 from penstock.cli.changes import change_all, config_option, edited_config, matching
+from penstock.cli.inputs import read_input
 from penstock.cli.output import as_data, print_json
 from penstock.cli.prompts import Asked, ask, command_line, confirm, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.streams.basics import show
+from penstock.cli.streams.basics import present_stream, show
 from penstock.cli.streams.fields import changes_anything, configured, read_config, with_options
-from penstock.cli.values import DURATION, LIFETIME, SIZE
+from penstock.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, WHOLE, Whole, Word
 
 if TYPE_CHECKING:
     from penstock.apply.planning import Change
     from penstock.client import StreamConfig
 
 _QUESTIONS: list[tuple[str, str, object, Any]] = [
-    ("storage", "Storage", "file", click.Choice(["file", "memory"])),
-    ("retention", "Retention", "limits", click.Choice(["limits", "interest", "workqueue"])),
-    ("discard", "Discard", "old", click.Choice(["old", "new"])),
-    ("max_msgs", "Limit of messages, -1 for none", -1, int),
-    ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, int),
+    ("storage", "Storage", "file", Word(["file", "memory"])),
+    ("retention", "Retention", "limits", Word(["limits", "interest", "workqueue"])),
+    ("discard", "Discard", "old", Word(["old", "new"])),
+    ("max_msgs", "Limit of messages, -1 for none", -1, WHOLE),
+    ("max_msgs_per_subject", "Limit of messages per subject, -1 for none", -1, WHOLE),
     ("max_bytes", "Limit of bytes, -1 for none", "-1", SIZE),
     ("max_age", "How long to keep messages, such as 30d, 0s for ever", "0s", LIFETIME),
-    ("max_msg_size", "Limit of the size of a message, -1 for none", "-1", SIZE),
+    ("max_msg_size", "Limit of the size of a message, -1 for none", "-1", SIZE_32),
     ("dupe_window", "How long to remember message ids", "2m", DURATION),
-    ("replicas", "Copies in a cluster", 1, click.IntRange(1)),
+    ("replicas", "Copies in a cluster", 1, Whole(1)),
 ]
 
 
@@ -62,7 +63,7 @@ def add(
     if may_ask() and not (complete or defaults or file):
         name = name or click.prompt("Name of the stream", err=True)
         asked = _ask(given)
-    base = _config_of(file) if file else _fresh()
+    base = read_config(read_input(file), str(file)) if file else _fresh()
     wanted = with_options(replace(base, name=name or base.name), given)
     if not wanted.name:
         raise click.UsageError("Missing argument 'NAME'.")
@@ -73,7 +74,10 @@ def add(
         output.write_text(_json(wanted))
         return
     with session.connect() as client:
-        show(session, session.jetstream(client).create_stream(wanted))
+        created = session.jetstream(client).create_stream(wanted)
+        if session.of_2020 and not session.as_json:
+            print(f"Stream {created.config.name} was created\n")
+        show(session, created)
     if asked:
         words = ("penstock", "stream", "add", wanted.name)
         click.echo(f"without questions: {command_line(words, asked)}", err=True)
@@ -94,8 +98,13 @@ def _fresh() -> StreamConfig:
     )
 
 
-def _config_of(file: Path) -> StreamConfig:
-    return read_config(file.read_bytes(), str(file))
+def _config_of(text: bytes, place: str, session: Session, now: StreamConfig) -> StreamConfig:
+    """The configuration in a text; as in 2020, fields that it does not have are those of ``now``."""
+    if session.of_2020:
+        from penstock.cli.early.nats import stream_config
+
+        return stream_config(text, place, now)
+    return read_config(text, place)
 
 
 def _ask(given: dict[str, Any]) -> list[tuple[str, object]]:
@@ -173,7 +182,8 @@ def edit(
     Fields that are not given stay. All streams are read and all changes are shown before the first
     one is made.
     """
-    from_file = _config_of(file) if file else None
+    text = read_input(file) if file else None
+    from_file = None if text is None else read_config(text, str(file))
     if not names and from_file is not None and from_file.name:
         names = (from_file.name,)
     if not names:
@@ -185,13 +195,20 @@ def edit(
         found = matching(names, js.stream_names(), "stream")
         if len(found) > 1 and (from_file or interactive):
             raise click.UsageError("--config and --interactive change one stream")
-        changes = []
+        changes, configs = [], []
         for name in found:
-            now = js.stream_info(name).config
-            base = now if from_file is None else replace(from_file, name=name)
+            now = present_stream(session, js, name).config
+            base = now
+            if text is not None:
+                base = replace(_config_of(text, str(file), session, now), name=name)
             if interactive:
                 base = edited_config(base, read_config)
             changes.append(_change(name, now, with_options(base, given)))
+            configs.append((now, changes[-1][1]))
+        if session.of_2020 and not session.as_json:
+            from penstock.cli.early.nats import edit_streams
+
+            return edit_streams(js, configs, force=force, dry_run=dry_run)
 
         def apply(change: Change) -> Any:
             return js.update_stream(wanted[change.stream])

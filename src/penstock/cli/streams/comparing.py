@@ -22,6 +22,7 @@ from penstock.cli.output import number, print_json, print_table
 from penstock.cli.session import Session, command
 from penstock.cli.streams.importing import DROPPED, mapping
 from penstock.cli.streams.ranges import Range, bounds, range_options, rows_of
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ class Difference:
 @click.argument("b")
 @click.option(
     "--by",
-    type=click.Choice(("seq", "order", "id")),
+    type=Word(("seq", "order", "id")),
     default="seq",
     show_default=True,
     help="Which messages belong together: those of one sequence, those in one place, of one id.",
@@ -78,7 +79,7 @@ class Difference:
 @click.option("--map", "maps", multiple=True, metavar="FROM:TO", help="The subjects of A, before.")
 @click.option("--ignore-header", "ignored", multiple=True, metavar="NAME", help="Repeatable.")
 @click.option("--ignore-time", is_flag=True, help="With --by seq: the times may differ.")
-@click.option("-n", "--limit", default=0, type=click.IntRange(0), help="Show so many; count all.")
+@click.option("-n", "--limit", default=0, type=Whole(0), help="Show so many; count all.")
 @command
 @click.pass_obj
 def diff_stream(session: Session, /, a: str, b: str, by: str, **asked: Any) -> int:

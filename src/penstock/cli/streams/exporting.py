@@ -31,6 +31,7 @@ from penstock.cli.streams.files import (
     synced,
 )
 from penstock.cli.streams.ranges import Range, bounds, columns_of, range_options
+from penstock.cli.values import Whole, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 @click.argument("name", cls=Asked)
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), metavar="FILE")
 @click.option(
-    "-f", "--format", "form", type=click.Choice(FORMS), help="By default as the name of FILE says."
+    "-f", "--format", "form", type=Word(FORMS), help="By default as the name of FILE says."
 )
 @range_options
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 @click.option(
     "--rows-per-file",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=1_000_000,
     show_default=True,
     help="Rows of each file in a folder of Parquet files.",

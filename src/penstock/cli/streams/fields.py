@@ -12,7 +12,18 @@ import click
 from msgspec.structs import replace
 
 from penstock.api.streams import SERVERS_OWN
-from penstock.cli.values import DURATION, LIFETIME, SIZE, STORAGE, pairs
+from penstock.cli.values import (
+    DURATION,
+    LIFETIME,
+    SIZE,
+    SIZE_32,
+    STORAGE,
+    UINT64_MOST,
+    WHOLE,
+    Whole,
+    Word,
+    pairs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,12 +53,12 @@ OPTIONS = [
     ),
     click.option(
         "--compression",
-        type=click.Choice(["none", "s2"]),
+        type=Word(["none", "s2"]),
         help="Compress blocks on the disk; none by default.",
     ),
     click.option(
         "--replicas",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=None,
         help="Copies in a cluster; 1 by default.",
     ),
@@ -62,13 +73,13 @@ OPTIONS = [
     _flag("ack", "Acknowledge publishes; the default."),
     click.option(
         "--retention",
-        type=click.Choice(["limits", "interest", "workqueue", "work", "workq"]),
+        type=Word(["limits", "interest", "workqueue", "work", "workq"]),
         default=None,
         help="When messages are removed: at limits (the default), when all consumers, or one, have acked.",
     ),
     click.option(
         "--discard",
-        type=click.Choice(["old", "new"]),
+        type=Word(["old", "new"]),
         default=None,
         help="What a full stream does: drop old messages (the default), or refuse new ones.",
     ),
@@ -77,7 +88,7 @@ OPTIONS = [
     ),
     click.option(
         "--first-sequence",
-        type=click.IntRange(0),
+        type=Whole(0, UINT64_MOST),
         help="Sequence of the first message; 1 by default.",
     ),
     click.option(
@@ -92,17 +103,19 @@ OPTIONS = [
         default=None,
         help="Most bytes to keep, such as 10GB (powers of 1024); -1: no limit.",
     ),
-    click.option("--max-consumers", type=int, default=None, help="Most consumers; -1: no limit."),
+    click.option("--max-consumers", type=WHOLE, default=None, help="Most consumers; -1: no limit."),
     click.option(
         "--max-msg-size",
-        type=SIZE,
+        type=SIZE_32,
         default=None,
         help="Largest message with its headers, such as 1MB; -1: no limit.",
     ),
-    click.option("--max-msgs", type=int, default=None, help="Most messages to keep; -1: no limit."),
+    click.option(
+        "--max-msgs", type=WHOLE, default=None, help="Most messages to keep; -1: no limit."
+    ),
     click.option(
         "--max-msgs-per-subject",
-        type=int,
+        type=WHOLE,
         default=None,
         help="Most messages to keep of each subject; -1: no limit.",
     ),
@@ -157,13 +170,13 @@ OPTIONS = [
     ),
     click.option(
         "--limit-consumer-max-pending",
-        type=int,
+        type=WHOLE,
         default=None,
         help="How many unacknowledged messages a consumer may have at most.",
     ),
     click.option(
         "--persist-mode",
-        type=click.Choice(["default", "async"]),
+        type=Word(["default", "async"]),
         help="With async, acks do not wait for the disk.",
     ),
 ]

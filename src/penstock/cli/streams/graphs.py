@@ -12,7 +12,7 @@ import click
 from penstock.cli.output import number, print_json_line
 from penstock.cli.prompts import Asked
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 INTERVAL = click.option(
     "--interval", type=DURATION, default="1s", show_default=True, help="Time between samples."
 )
-COUNT = click.option("--count", default=0, type=click.IntRange(0), help="End after this many.")
+COUNT = click.option("--count", default=0, type=Whole(0), help="End after this many.")
 
 
 @click.command()

@@ -25,6 +25,7 @@ from penstock.cli.output import number, print_json
 from penstock.cli.session import Session, command
 from penstock.cli.streams.files import encoded, form_of, read_lines, read_parquet
 from penstock.cli.streams.ranges import Limit, Range, Row, range_options, rows_of
+from penstock.cli.values import Word
 from penstock.core.protocol.subjects import matches
 from penstock.errors import ApiError, MessageNotFound, PublishFailed
 
@@ -76,7 +77,7 @@ class ImportStopped(click.ClickException):
     "-f",
     "--format",
     "form",
-    type=click.Choice(("jsonl", "parquet", "archive")),
+    type=Word(("jsonl", "parquet", "archive")),
     help="By default as the name of FILE says; archive: a backup or a store, too.",
 )
 @range_options
@@ -92,7 +93,7 @@ class ImportStopped(click.ClickException):
 )
 @click.option(
     "--on-refusal",
-    type=click.Choice(("stop", "skip")),
+    type=Word(("stop", "skip")),
     default="stop",
     show_default=True,
     help="What happens to a message that the stream refuses.",

@@ -12,7 +12,7 @@ from penstock.cli.messages.decoding import Decoder, decoded
 from penstock.cli.output import moment, print_json, print_json_line
 from penstock.cli.prompts import Asked, confirm, may_ask
 from penstock.cli.session import Session, command
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", cls=Asked)
-@click.argument("seq", type=click.IntRange(1), required=False)
+@click.argument("seq", type=Whole(1), required=False)
 @click.option("-S", "--last-for", "last_for", default=None, help="The newest message on this.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payload.")
 @decoded
@@ -50,8 +50,8 @@ def get(
 
 @click.command()
 @click.argument("name", cls=Asked)
-@click.argument("count", type=click.IntRange(1), default=10)
-@click.option("--id", "--seq", "seq", type=click.IntRange(1), help="Begin with this sequence.")
+@click.argument("count", type=Whole(1), default=10)
+@click.option("--id", "--seq", "seq", type=Whole(1), help="Begin with this sequence.")
 @click.option("--since", type=DURATION, default=None, help="Begin with messages of this age.")
 @click.option("--subject", default=None, help="Only messages of this subject.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
@@ -101,7 +101,7 @@ def view(
 
 @click.command()
 @click.argument("name", cls=Asked)
-@click.argument("seq", type=click.IntRange(1))
+@click.argument("seq", type=Whole(1))
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @click.option("--no-erase", is_flag=True, help="Do not overwrite its bytes on the disk.")
 @command

@@ -15,7 +15,7 @@ from penstock.cli.prompts import Asked, confirm
 from penstock.cli.session import Session, command
 from penstock.cli.streams.importing import DROPPED, mapping
 from penstock.cli.streams.ranges import Range, bounds, range_options, rows_of
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, Whole
 from penstock.core.base.quoting import shown
 from penstock.core.protocol.subjects import matches
 
@@ -61,7 +61,7 @@ class _Speed(_Kind):
 @click.option(
     "--max-wait", type=DURATION, default=None, help="Wait no longer than this for any one."
 )
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @click.option(
     "-J", "--jetstream", "acked", is_flag=True, help="Wait until streams have stored them."
 )

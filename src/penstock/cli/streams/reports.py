@@ -19,6 +19,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.prompts import Asked
 from penstock.cli.session import Session, command
+from penstock.cli.values import Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -156,7 +157,7 @@ def _write_dot(path: Path, found: Iterable[StreamInfo]) -> None:
 @click.option(
     "--sort",
     "order",
-    type=click.Choice(["messages", "count", "name", "subjects"]),
+    type=Word(["messages", "count", "name", "subjects"]),
     default="messages",
     show_default=True,
     help="Most messages first, or by name.",

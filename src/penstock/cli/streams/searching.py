@@ -26,7 +26,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.session import Session, command
 from penstock.cli.streams.selecting import selected, selecting
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, Whole
 from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def find(session: Session, /, names: bool, **asked: Any) -> int:
 )
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="TEXT in any case.")
-@click.option("--seq", type=click.IntRange(1), default=None, help="Begin with this sequence.")
+@click.option("--seq", type=Whole(1), default=None, help="Begin with this sequence.")
 @click.option("--since", type=DURATION, default=None, help="Begin with messages of this age.")
-@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after this many.")
+@click.option("-n", "--count", default=0, type=Whole(0), help="End after this many.")
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @command
 @click.pass_obj
@@ -157,7 +157,7 @@ def _text_test(text: str, regex: bool, ignore_case: bool) -> Test:
         found = re.compile(
             pattern.encode("utf-8", "surrogateescape"), re.IGNORECASE if ignore_case else 0
         )
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise click.UsageError(f'"{text}" is not a regular expression: {error}') from None
     return lambda message: found.search(message.data) is not None
 

@@ -12,7 +12,7 @@ import click
 
 from penstock.api.streams import REQUIRED_LEVEL_KEY
 from penstock.cli.output import as_data
-from penstock.cli.values import DURATION
+from penstock.cli.values import DURATION, PATTERN_ERRORS, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +36,8 @@ _OPTIONS = (
     click.option(
         "--created", type=DURATION, help="Streams that were created longer ago than this."
     ),
-    click.option(
-        "--consumers", type=click.IntRange(0), help="Streams with at most so many consumers."
-    ),
-    click.option(
-        "--replicas", type=click.IntRange(1), help="Streams with at most so many replicas."
-    ),
+    click.option("--consumers", type=Whole(0), help="Streams with at most so many consumers."),
+    click.option("--replicas", type=Whole(1), help="Streams with at most so many replicas."),
     click.option("--sourced", is_flag=True, help="Streams with sources."),
     click.option("--mirrored", is_flag=True, help="Streams that mirror another one."),
     click.option("--leader", default=None, help="Clustered streams that this server leads."),
@@ -49,9 +45,7 @@ _OPTIONS = (
         "--server-name", metavar="REGEX", help="Clustered streams with a copy on such a server."
     ),
     click.option("--cluster", metavar="REGEX", help="Streams in such a cluster."),
-    click.option(
-        "--api-level", type=click.IntRange(0), help="Streams that need at least this API level."
-    ),
+    click.option("--api-level", type=Whole(0), help="Streams that need at least this API level."),
     click.option("--expression", metavar="EXPR", help="Streams for which this expression is true."),
     click.option("--invert/--no-invert", default=False, help="The streams that do not match."),
 )
@@ -92,7 +86,7 @@ def pattern_tests(
         return []
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         text = f"{option}: {pattern!r} is not a regular expression: {error}"
         raise click.UsageError(text) from None
     return [lambda info: any(compiled.search(name) for name in names(info))]

@@ -165,12 +165,20 @@ def unawaited(value: object) -> bool:
 
 
 _FIELD = re.compile(r"cannot unmarshal .* into Go struct field \w+\.([\w.]+) of type (\S+)")
+_RANGES = {
+    "int": (-(1 << 63), (1 << 63) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "uint64": (0, (1 << 64) - 1),
+}
 _NO_STRUCTURE = re.compile(r"type object '(\w+)' has no attribute '__struct_fields__'")
 _FIELD_KINDS = {"string": "text", "bool": "True or False", "[]string": "a list of texts"}
 
 
 def refuse_field(config: object, error: Exception) -> NoReturn:
-    """Raise the TypeError for a field of a configuration that cannot be encoded, or read as what it is."""
+    """Raise the error for a field of a configuration that cannot be encoded, or read as what it is:
+    ValueError for a number out of range, else TypeError.
+    """
     kind = type(config).__name__
     found = _FIELD.search(str(error))
     if found is None:
@@ -180,6 +188,10 @@ def refuse_field(config: object, error: Exception) -> NoReturn:
     name, wanted = found[1], found[2]
     whole = "a whole number" if "int" in wanted else wanted
     value = getattr(config, name, None)
+    if isinstance(value, int) and not isinstance(value, bool) and (wanted in _RANGES):
+        low, high = _RANGES[wanted]
+        bound = f"maximum {high}" if value > high else f"minimum {low}"
+        raise ValueError(f"{kind}: {name} is out of range: {value} ({bound})") from None
     what = _FIELD_KINDS.get(wanted, whole)
     if value is None:  # a field of a field
         raise TypeError(f"{kind}: {name} is {what}, which it is not") from None
@@ -188,13 +200,17 @@ def refuse_field(config: object, error: Exception) -> NoReturn:
 
 def unknown_words(config: object) -> list[str]:
     """The fields that hold none of the words that the client knows for them, each with those."""
+    from difflib import get_close_matches
+
     found = []
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name, None)
         kinds = (hint, *get_args(hint))  # itself, or what it may be beside None
         words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
         if words and value and value not in words:
-            found.append(f"{name} is one of {', '.join(filter(None, words))}, not {value}")
+            near = get_close_matches(str(value).lower(), words, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            found.append(f"{name} is one of {', '.join(filter(None, words))}, not {value}{meant}")
     return found
 
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from penstock.api.fields import Instant, Number
-from penstock.api.times import parse_instant, parse_long_duration
+from penstock.api.times import DurationTooLongError, parse_instant, parse_long_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +61,8 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
     if isinstance(duration, str):
         try:
             ns = parse_long_duration(duration)
+        except DurationTooLongError:
+            raise ValueError(f"{duration!r} is too long (maximum 292y)") from None
         except ValueError:
             raise ValueError(
                 f'{duration!r} is no duration: expected seconds, or text such as "30s", "1h30m" or "7d"'
@@ -81,7 +83,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
     if ns < 0:
         raise ValueError(f"a duration is not negative: {duration!r}")
     if ns > _MAX_NS:
-        raise ValueError(f"{duration!r} is longer than a server can count")
+        raise ValueError(f"{duration!r} is too long (maximum 292y)")
     return Nanoseconds(ns)
 
 

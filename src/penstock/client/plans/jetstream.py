@@ -105,7 +105,8 @@ def decode(answer: bytes, kind: type[R]) -> R:
 
 
 def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
-    """A configuration as JSON; TypeError for a field of a wrong kind, which every server refuses.
+    """A configuration as JSON; TypeError for a field of a wrong kind, ValueError for a number out of
+    range, which every server refuses.
 
     Unknown words pass: a newer server may know them.
     """

@@ -93,6 +93,8 @@ class Consumer(Task):
         """Pause deliveries (requests wait, acks are processed, heartbeats continue), or resume them."""
     def unacknowledged(self) -> list[tuple[int, int, int]]:
         """The messages that wait for an ack: (stream sequence, when it was last delivered or refused in ns, deliveries)."""
+    def given_up(self) -> list[tuple[int, int]]:
+        """The messages that had all their deliveries without an ack: (stream sequence, deliveries)."""
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:

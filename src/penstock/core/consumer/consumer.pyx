@@ -185,6 +185,11 @@ cdef class Consumer(ConsumerTask):
         self.delivery.settle()
         return self.delivery.pending.waits()
 
+    def given_up(self) -> list:
+        """The messages that had all their deliveries without an ack: (stream sequence, deliveries)."""
+        self.delivery.settle()
+        return list((self.delivery.spent or {}).items())
+
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
         self.delivery.settle()

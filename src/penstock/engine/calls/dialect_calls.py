@@ -119,9 +119,10 @@ class DialectCalls:
 
     def _waits(self, wish: Unacknowledged) -> list[tuple[int, int, int]] | None:
         try:
-            return self._account.consumer(wish.stream, wish.consumer)[1].core.unacknowledged()
+            core = self._account.consumer(wish.stream, wish.consumer)[1].core
         except ApiError:
             return None
+        return core.unacknowledged() + [(seq, 0, times) for seq, times in core.given_up()]
 
     def _finish(self, asked: _Asked, answer: bytes) -> None:
         """Count the answer, send it, and publish the audit advisory."""

@@ -21,17 +21,15 @@ from penstock.api.keyvalue import (
     prefix_of,
     stream_of,
 )
+from penstock.api.sizes import parse_size
+from penstock.api.times import DurationTooLongError, parse_long_duration
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import kind
 from penstock.server.settings.accounts import AccountSettings
 from penstock.server.settings.declared import Declared
-from penstock.server.units import parse_duration
 
-_DAY_NS = 86_400 * 1_000_000_000
 _SHORTEST_NS = 1_000_000
-_DAYS = re.compile(r"(\d+)d(.*)")
-_SIZE = re.compile(r"(\d+)\s*([KMGTPE])(i?B|i)?", re.IGNORECASE)
 _DURATIONS = frozenset(
     {
         "max_age",
@@ -183,7 +181,7 @@ def _value(reader: Reader, key: str, item: Item) -> Any:
     if key in _DURATIONS:
         return duration_ns(item)
     if key in _SIZES and isinstance(item.value, str):
-        return _size(item.value)
+        return parse_size(item.value, bare=1000)
     return item.value
 
 
@@ -200,20 +198,12 @@ def duration_ns(item: Item) -> int:
         if 0 < number < _SHORTEST_NS:
             raise ValueError(f'{number} needs a unit, such as "{number}s"')
         return number
-    days = _DAYS.fullmatch(word)
-    if days is None:
-        return parse_duration(word)
-    rest = parse_duration(days[2]) if days[2] else 0
-    return int(days[1]) * _DAY_NS + rest
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f'"{text}" is not a size such as 64MB or 10GB')
-    power = "KMGTPE".index(found[2].upper()) + 1
-    base: int = 1024 if found[3] else 1000
-    return int(int(found[1]) * base**power)
+    try:
+        return parse_long_duration(word)
+    except DurationTooLongError:
+        raise
+    except ValueError:
+        raise ValueError(f'"{word}" is not a duration such as 250ms, 10m, 1h30m or 7d') from None
 
 
 # -- buckets

@@ -110,7 +110,7 @@ def _streams(text: str) -> tuple[str, ...]:
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise OptionError(f"a regular expression such as ORDERS_.* ({error})") from None
     return parsing.text(text)
 
