@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
 """What to do when the consumer or its stream is deleted."""
 
+NO_SUBJECT = " "
+"""No subject begins with it."""
 RETRY_MAX_S = 2.0
 """The longest time between two attempts to find a consumer."""
 
@@ -125,6 +127,7 @@ class Intake(Mailbox, ABC):
         self._lost: PenstockError | None = None
         self._doubt: Exception | None = None
         """Why the consumer must be looked up."""
+        self._own = NO_SUBJECT  # how the reply subjects of this client's requests begin
         self._ending = ""  # "", "stop" or "drain"
         self._resume_at = -math.inf
         self._attempts = 0  # to find the consumer
@@ -153,6 +156,10 @@ class Intake(Mailbox, ABC):
     @abstractmethod
     def on_status(self, status: int, message: BaseMessage) -> None:
         """A message of the server without content arrived."""
+
+    def is_answer(self, subject: str) -> bool:
+        """Whether a subject that begins with ``_own`` belongs to a request."""
+        return False
 
     def fit(self, info: ConsumerInfo) -> None:
         """Take over the consumer's configuration."""
@@ -252,6 +259,8 @@ class Intake(Mailbox, ABC):
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message of the consumer, or a status of the server."""
+        if message.subject.startswith(self._own) and not self.is_answer(message.subject):
+            return  # somebody else published to the inbox
         self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
             self.on_status(status, message)

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from penstock.core.protocol.subjects import matches
 from penstock.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -57,10 +58,13 @@ class Inbox(Mailbox):
         """The connection broke: open requests get no answer any more."""
         self.refusal: PermissionsViolation | None = None
         """The server permits no requests, or no subscription for their answers."""
-        self.name = client.new_inbox()
+        self.replies = client._new_replies()
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message for the handle arrived."""
+        subject, replies = message.subject, self.replies
+        if subject.startswith(replies.prefix) and not replies.number_of(subject):
+            return  # somebody else published to the inbox
         self.queue.append(message)
         if self._waiting:
             self._stir()
@@ -83,7 +87,7 @@ class Inbox(Mailbox):
 
     def _on_refused(self, complaint: PermissionsViolation) -> None:
         """Fail if it is about this inbox or its requests."""
-        if f'"{self._asked}"' in complaint.text or f'"{self.name}.*"' in complaint.text:
+        if f'"{self._asked}"' in complaint.text or f'"{self.replies.pattern}"' in complaint.text:
             self.refusal = complaint
             self._stir()
 
@@ -119,7 +123,8 @@ class Late(Ping):
 
     def _on_message(self, message: BaseMessage) -> None:
         """Give a message back."""
-        if not message.status and not message.acked:
+        mine = not matches(message.subject, self._interest.subject)  # requests get statuses alone
+        if mine and not message.status and not message.acked:
             message.acked = True
             try:
                 self.client._connection.answer(message.reply, NAK)
@@ -175,7 +180,7 @@ class Pulling(Generic[M]):
         if inbox is None:
             self._check_open()
             inbox = Inbox(self.client, self._subject)
-            yield Attach(f"{inbox.name}.*", inbox)
+            yield Attach(inbox.replies.pattern, inbox)
             self._inbox = inbox
             self.client._watchers.add(inbox)
             weakref.finalize(
@@ -201,7 +206,7 @@ class Pulling(Generic[M]):
     def _request(self, inbox: Inbox, body: bytes) -> str:
         """Queue a pull request; returns the subject of its statuses."""
         self._requests += 1
-        reply = f"{inbox.name}.{self._requests}"
+        reply = inbox.replies.subject(self._requests)
         self.client._connection.publish(self._subject, body, reply)
         return reply
 

@@ -34,6 +34,7 @@ from ..base.steps import (
     Until,
     call,
 )
+from ..base.tokens import Replies, Tokens
 from ..protocol import events
 from ..protocol.connection import Connection, State
 from ..protocol.protocol_lines import OnProtocol, ProtocolLines
@@ -60,6 +61,7 @@ OUTPUT_BYTES = 64 * 1024
 """The size of queued output from which it is sent at once."""
 LEAVE_SHARE = 0.5
 """The share of the time of a forced reconnect in which the old server may take queued output."""
+KEY_BYTES = 32
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -138,6 +140,8 @@ class Session(Requesting[M]):
         self._requests = Requests(self)
         self._attempts = Attempts(self, self._attempting, randomness.random)
         self._nuid = Nuid(randomness)
+        self._randbytes = randomness.randbytes
+        self._tokens = Tokens(randomness.randbytes)
         self._arrivals = Mailbox()
         self._was_connected = False
         self._readers_of_status: set[StatusBox] = set()
@@ -245,8 +249,12 @@ class Session(Requesting[M]):
         return self._nuid.next()
 
     def new_inbox(self) -> str:
-        """A unique subject for answers."""
-        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
+        """A new subject for answers, which nobody can guess."""
+        return f"{self.options.inbox_prefix}.{self._tokens.next()}"
+
+    def _new_replies(self) -> Replies:
+        """Numbered subjects for answers below a new inbox."""
+        return Replies(self.new_inbox(), self._randbytes(KEY_BYTES))
 
     def _settle_abandoned(self) -> None:
         """Do what objects that were garbage collected have left to do."""

@@ -1,5 +1,7 @@
 """Rows of columns going out as publishes, and the acks that come back, without a Python object per message."""
 
+from collections.abc import Callable
+
 from typing_extensions import Buffer
 
 from penstock.core.protocol.wire import Parser
@@ -89,8 +91,16 @@ class PublishWindow:
     failures: list[tuple[int, bytes, bytes, bytes]]
     """(row, operation, header block, payload) of answers that are no plain ack; the caller empties it."""
 
-    def __init__(self, encoder: Encoder, rows_max: int, bytes_max: int) -> None:
-        """ValueError on limits below 1."""
+    def __init__(
+        self,
+        encoder: Encoder,
+        rows_max: int,
+        bytes_max: int,
+        tokens: Callable[[], bytes] | None = None,
+    ) -> None:
+        """``tokens`` returns tokens of 16 bytes, one after the other, whenever more are needed. ValueError on
+        limits below 1.
+        """
     def __len__(self) -> int: ...
     @property
     def held_bytes(self) -> int:

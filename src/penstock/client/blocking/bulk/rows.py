@@ -63,7 +63,7 @@ class RowPublisher:
             reply=f"{self._inbox}.".encode(),
             max_payload=min(client.server_info.max_payload, payload_max or LARGE),
         )
-        self.flow = PublishWindow(encoder, window, window_bytes)
+        self.flow = PublishWindow(encoder, window, window_bytes, client._tokens.block)
         self._reconnects = 0
         self._complaint: Exception | None = None
         self.open(client)
