@@ -15,11 +15,13 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from penstock.errors import (
+    AuthenticationError,
     CallbackFailed,
     ConnectionClosed,
     ConnectionLost,
     PenstockError,
     PermissionsViolation,
+    ServerError,
     Timeout,
 )
 from penstock.nuid import Nuid
@@ -359,6 +361,7 @@ class Session(Requesting[M]):
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
+            self._attempts.connected()
             self._note("reconnected" if event.again else "connected")
             self._arrivals._stir()
         if isinstance(event, events.Connected | events.InfoChanged):
@@ -368,7 +371,10 @@ class Session(Requesting[M]):
             self._note("lame_duck")
         elif isinstance(event, events.Disconnected) and self._was_connected:
             self._was_connected = False
+            self._attempts.lost(event.error)
             self._note("disconnected", event.error)
+            if isinstance(event.error, ServerError | AuthenticationError):
+                self._report(event.error)  # a -ERR: no call may be there to raise it
         self._changed(event)
 
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
@@ -441,6 +447,7 @@ class Session(Requesting[M]):
                 yield from self._flushing(seconds * LEAVE_SHARE)
             self._connection.receive_eof(ConnectionLost("asked to connect again"))
             self._process()
+            self._attempts.pool.left()
         yield Ready(seconds)
         at = self._connection
         done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)

@@ -51,7 +51,8 @@ cdef class Encoder:
     cdef bytes numbered            # the line that a number ends; b"" for none
     cdef bytes reply               # the number of the message follows; b"" for none
     cdef readonly int64_t max_payload
-    cdef readonly list refused     # (row, TOO_LARGE or BAD_SUBJECT, bytes)
+    cdef size_t max_subject        # bytes of a subject beside which reply and sizes fit into a line
+    cdef readonly list refused     # (row, TOO_LARGE, BAD_SUBJECT or LONG_SUBJECT, bytes)
     cdef bint are_alike(self, Rows rows) noexcept      # they differ in nothing but the number of their reply
     cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number,
                    const char* token=*) except -1

@@ -14,6 +14,7 @@ UNNUMBERED: int
 
 TOO_LARGE: int
 BAD_SUBJECT: int
+LONG_SUBJECT: int
 
 class Column:
     """A column of texts in Arrow's layout, or, without offsets, one text for every row."""
@@ -56,7 +57,7 @@ class Encoder:
 
     max_payload: int
     refused: list[tuple[int, int, int]]
-    """(row, TOO_LARGE or BAD_SUBJECT, bytes) of rows that cannot be sent; the caller empties it."""
+    """(row, TOO_LARGE, BAD_SUBJECT or LONG_SUBJECT, bytes) of rows that cannot be sent; the caller empties it."""
 
     def __init__(
         self,
@@ -65,7 +66,9 @@ class Encoder:
         numbered: bytes = b"",
         reply: bytes = b"",
         max_payload: int,
-    ) -> None: ...
+        max_line: int = 4096,
+    ) -> None:
+        """``max_line``: the server's max_control_line."""
     def operations(self, rows: Rows, start: int, stop: int, number: int) -> tuple[bytes, int]:
         """The rows ``start <= i < stop`` as operations, numbered from ``number`` on, and how many they are: the rows
         that are skipped or refused count for nothing.

@@ -29,6 +29,7 @@ UNNUMBERED = 2
 
 TOO_LARGE = 1
 BAD_SUBJECT = 2
+LONG_SUBJECT = 3
 
 cdef enum:
     DIGITS_MAX = 20
@@ -97,11 +98,13 @@ cdef inline char* put(char* to, const char* p, size_t n) noexcept nogil:
 cdef class Encoder:
     """Rows as operations; see publish_window.pyi."""
 
-    def __init__(self, *, bytes common=b"", bytes numbered=b"", bytes reply=b"", int64_t max_payload):
+    def __init__(self, *, bytes common=b"", bytes numbered=b"", bytes reply=b"", int64_t max_payload, size_t max_line=4096):
         self.common = common
         self.numbered = numbered
         self.reply = reply
         self.max_payload = max_payload
+        cdef size_t rest = <size_t>PyBytes_GET_SIZE(reply) + TOKEN + 3 * (DIGITS_MAX + 1)
+        self.max_subject = max_line - rest if max_line > rest else 0
         self.refused = []
 
     def operations(self, Rows rows, size_t start, size_t stop, uint64_t number) -> tuple:
@@ -127,6 +130,7 @@ cdef class Encoder:
     cdef bint are_alike(self, Rows rows) noexcept:
         return (rows.subjects.fixed and rows.payloads.fixed and rows.lines is None and not rows.how
                 and not self.common and not self.numbered and PyBytes_GET_SIZE(self.reply) > 0
+                and <size_t>rows.subjects.data.len <= self.max_subject
                 and <int64_t>rows.payloads.data.len <= self.max_payload)
 
     cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number,
@@ -158,6 +162,9 @@ cdef class Encoder:
             return 0
         if not rows.subjects.fixed and (not subject_literal(subject.p, subject.n) or memchr(subject.p, 0, subject.n) != NULL):
             self.refused.append((row, BAD_SUBJECT, subject.n))
+            return 0
+        if subject.n > self.max_subject:
+            self.refused.append((row, LONG_SUBJECT, subject.n))
             return 0
         if out == NULL:
             return 1
