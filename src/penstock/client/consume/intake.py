@@ -43,7 +43,7 @@ from ..base.steps import RETRY_S, Mailbox, Until
 from .acking import Acks
 from .events import EventFeed
 from .extending import AckExtension
-from .heartbeats import Heartbeats
+from .heartbeats import Heartbeats, looking
 from .requests import size_of
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
 
 NO_SUBJECT = " "
 """No subject begins with it."""
+MISSED_MAX = 2
+"""Missed heartbeats after which the consumer is looked up."""
 RETRY_MAX_S = 2.0
 """The longest time between two attempts to find a consumer."""
 
@@ -376,6 +378,8 @@ class Intake(Mailbox, ABC):
             yield from self.recovering(why)
             return
 
+        wait = max(0.0, min(wait, self._look_meanwhile() - self.client._clock()))
+
         def news() -> bool:
             return done() or self._is_ending()
 
@@ -389,7 +393,19 @@ class Intake(Mailbox, ABC):
         owed = self.client._connection.connected and self.expected > 0 and self._resume_at <= now
         if missed := self.heartbeats.missed(now, watched=owed):
             self.events.emit("heartbeats_missed", count=missed)
-            self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+            if missed >= MISSED_MAX:
+                self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+
+    def _look_meanwhile(self) -> float:
+        """Go on counting while a silent consumer is looked up; returns when to count again."""
+        heartbeats, now = self.heartbeats, self.client._clock()
+        if not heartbeats.silent:
+            return math.inf
+        if now >= heartbeats.due:
+            connected = self.client._connection.connected
+            if missed := heartbeats.missed(now, watched=connected):
+                self.events.emit("heartbeats_missed", count=missed)
+        return heartbeats.due
 
     # -- a consumer that does not answer -----------------------------------------------------------
 
@@ -399,7 +415,9 @@ class Intake(Mailbox, ABC):
             raise why
         self._attempts += 1
         try:
-            info = yield from self._finding(self._attempts)
+            info = yield from looking(
+                self.client, self._look_meanwhile, self._finding(self._attempts)
+            )
         except (StreamNotFound, ConsumerNotFound):
             if self._on_missing == "raise":
                 raise
@@ -409,9 +427,6 @@ class Intake(Mailbox, ABC):
                 return
         except PenstockError as error:
             raise_lasting(error)
-            connected = self.client._connection.connected
-            if missed := self.heartbeats.missed_again(self.client._clock(), watched=connected):
-                self.events.emit("heartbeats_missed", count=missed)
         else:
             self._recovered(info, why)
             return

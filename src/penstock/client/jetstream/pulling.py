@@ -21,7 +21,7 @@ from penstock.errors import (
 
 from ..base.durations import Duration, to_nanoseconds, to_seconds
 from ..base.message import NAK, BaseMessage
-from ..base.steps import RETRY_S, SEND, Attach, Mailbox, Ready, Until, call, flow
+from ..base.steps import RETRY_S, SEND, Attach, Left, Mailbox, Ready, Until, call, flow
 from ..session.session import Ping
 from .pull import Fetch, pull_body
 from .pull import Flow as Requests
@@ -59,11 +59,11 @@ class Inbox(Mailbox):
         self.refusal: PermissionsViolation | None = None
         """The server permits no requests, or no subscription for their answers."""
         self.replies = client._new_replies()
+        self._own = self.replies.prefix
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message for the handle arrived."""
-        subject, replies = message.subject, self.replies
-        if subject.startswith(replies.prefix) and not replies.number_of(subject):
+        if message.subject.startswith(self._own) and not self.replies.number_of(message.subject):
             return  # somebody else published to the inbox
         self.queue.append(message)
         if self._waiting:
@@ -77,8 +77,17 @@ class Inbox(Mailbox):
 
     def _on_abandoned(self) -> None:
         """Nobody has the handle any more."""
-        self.client._release(self._interest)
+        self.leave()
+
+    def leave(self) -> None:
+        """End the requests: messages that are here or on their way go back to the consumer at once."""
+        if self.ended:
+            return
+        late = Late(self.client, self._interest)
+        while self.queue:
+            late._on_message(self.queue.popleft())
         self._on_end()
+        late.begin()
 
     def _on_lost(self, error: PenstockError) -> None:
         """The connection broke."""
@@ -231,11 +240,16 @@ class Pulling(Generic[M]):
             self.client._release(inbox._interest)
             inbox._on_end()
             return
-        late = Late(self.client, inbox._interest)
-        while inbox.queue:
-            late._on_message(inbox.queue.popleft())
-        inbox._on_end()
-        late.begin()
+        inbox.leave()
+
+    def _end_requests(self) -> None:
+        """An iteration was cancelled or failed, and perhaps nobody will call again: no message may come here.
+
+        A later call subscribes anew.
+        """
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.leave()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
@@ -348,6 +362,11 @@ class Pulling(Generic[M]):
             )
             while (yield from reading.refill()):
                 yield from reading.at_hand()
+        except (Left, GeneratorExit):
+            raise  # the next call goes on
+        except BaseException:
+            self._end_requests()
+            raise
         finally:
             self._busy = False
 
