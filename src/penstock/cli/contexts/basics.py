@@ -30,6 +30,7 @@ _FIELDS = {
     "socks_proxy": "socks_proxy",
 }
 _SECRETS = ("password", "token", "user_seed", "user_jwt")
+_URLS = ("url", "socks_proxy")
 _LABELS = {
     "url": "Server URLs",
     "user": "User",
@@ -175,6 +176,7 @@ def _tell_selected(session: Session) -> None:
 def ls(session: Session, names: bool) -> None:
     """List the contexts. The selected one has a star."""
     from penstock.cli.contexts import files as context_files
+    from penstock.client.base.addresses import masked
     from penstock.client.protocol.contexts import context_names
     from penstock.errors import ContextError
 
@@ -191,7 +193,11 @@ def ls(session: Session, names: bool) -> None:
             found.append({"name": name, "error": str(error)})
         else:
             found.append(
-                {"name": name, **{key: fields.get(key, "") for key in ("description", "url")}}
+                {
+                    "name": name,
+                    "description": fields.get("description", ""),
+                    "url": masked(str(fields.get("url") or "")),
+                }
             )
         found[-1]["selected"] = name == chosen
     if session.as_json:
@@ -225,6 +231,7 @@ def info(session: Session, name: str | None, connect: bool) -> int:
 
 def _show(session: Session, name: str, *, connect: bool = False) -> int:
     from penstock.cli.contexts import files as context_files
+    from penstock.client.base.addresses import HIDDEN, masked
     from penstock.client.protocol.contexts import EMBEDDED
 
     fields = context_files.read(name)
@@ -239,7 +246,9 @@ def _show(session: Session, name: str, *, connect: bool = False) -> int:
             text = "yes" if value is True else str(value)
             if text.startswith(EMBEDDED):
                 text = "in the context itself"
-            facts.append((label, "*****" if field in _SECRETS else text))
+            if field in _URLS:
+                text = masked(text)
+            facts.append((label, HIDDEN if field in _SECRETS else text))
     facts.append(("Path", str(context_files.path_of(name))))
     facts += [("Problem", each) for each in problems]
     if connect and not problems:

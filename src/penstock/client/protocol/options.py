@@ -93,7 +93,7 @@ class Options:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    creds: Given = ""
+    creds: Given = field(default="", repr=False)
     nkey: str = field(default="", repr=False)
     jwt: str = field(default="", repr=False)
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)

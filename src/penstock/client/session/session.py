@@ -12,7 +12,7 @@ import logging
 import time
 import weakref
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 from penstock.errors import (
     AuthenticationError,
@@ -152,6 +152,13 @@ class Session(Requesting[M]):
         """Called with each event of the connection."""
         self.on_error: Callable[[Exception], Any] | None = None
         """Called with each error that no call can raise."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies and pickles: TypeError, also for an object that has a client."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: its connection belongs to this process. "
+            "Pickle its options (client.options), and connect with them in the other process"
+        )
 
     # -- implemented by the shells -----------------------------------------------------------------
 
