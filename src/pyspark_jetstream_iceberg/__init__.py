@@ -7,19 +7,24 @@ it is asked for that name, and never fails.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark.iceberg.source import IcebergDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 
 
-def __getattr__(name: str) -> Any:
-    """The data source, imported when Spark asks for it."""
-    if name == "DefaultSource":
-        try:
-            from penstock.spark.iceberg.source import IcebergDataSource
-        except ImportError:
-            # An incomplete installation must not break the formats of others; ours is then not
-            # found, which is true.
-            raise AttributeError(name) from None
-        return IcebergDataSource
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # or checkers would take any name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        """The data source, imported when Spark asks for it."""
+        if name == "DefaultSource":
+            try:
+                from penstock.spark.iceberg.source import IcebergDataSource
+            except ImportError:
+                # An incomplete installation must not break the formats of others; ours is then not
+                # found, which is true.
+                raise AttributeError(name) from None
+            return IcebergDataSource
+        raise AttributeError(name)

@@ -77,6 +77,27 @@ def test_a_context_from_birth_to_death(cli: Run, folder: Path, tmp_path: Path) -
     assert list((folder / "context").iterdir()) == []
 
 
+def test_passwords_in_urls_are_not_shown(cli: Run, folder: Path) -> None:
+    url = "nats://anna:s3cret@h:1,nats://t0ken@i:2"
+    shown = "nats://anna:*****@h:1,nats://*****@i:2"
+    proxy = ("--socks-proxy", "socks5://p:s3cret@proxy:1080")
+    for command in (
+        ("context", "add", "hub", "-s", url, *proxy),
+        ("context", "info", "hub"),
+        ("context", "copy", "hub", "other"),
+        ("context", "ls"),
+        ("context", "ls", "--json"),
+    ):
+        ran = cli(*command)
+        assert ran.status == 0, ran.err
+        assert shown in ran.out
+        assert not any(secret in ran.out + ran.err for secret in ("s3cret", "t0ken"))
+    refused = cli("context", "add", "bad", "-s", "nats://anna:s3cret@h:port")
+    assert refused.status != 0
+    assert "bad port" in refused.err
+    assert "s3cret" not in refused.out + refused.err
+
+
 def test_files_are_named_so_that_they_are_found_from_everywhere(
     cli: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

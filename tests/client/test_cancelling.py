@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ObjectStoreConfig, connect
+from penstock.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
@@ -193,3 +194,47 @@ def test_a_put_from_a_pipe_that_says_nothing_is_cancelled(
                 await store.destroy()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["dropped", "kept"])
+def test_no_message_goes_to_a_cancelled_iteration(
+    server: ServerProcess, unique: str, kept: bool
+) -> None:
+    """Without ``async with``: its requests end with it, and the next reader gets the next message at once."""
+
+    async def scenario() -> None:
+        async with connect(server.url, timeout=30) as client:
+            js = client.jetstream()
+            await js.create_stream(StreamConfig(name=unique, subjects=[unique]))
+            config = ConsumerConfig(durable_name="c", ack_wait="10m")
+            await js.create_consumer(unique, config)
+            handles = []
+            for number in range(8):
+                handle = js.pull(unique, "c")
+                asked = handle.client._connection.messages_sent
+                if kept:
+                    handles.append(handle)
+
+                async def read(handle: Any) -> None:
+                    async for message in handle.messages():
+                        await message.ack()
+
+                task = asyncio.create_task(read(handle))
+                del handle
+                while client._connection.messages_sent == asked:
+                    await asyncio.sleep(0)
+                await client.flush()
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                await js.publish(unique, b"%d" % number)
+                async with js.pull(unique, "c") as other:
+                    (message,) = await other.fetch(1, timeout=30)
+                    assert message.data == b"%d" % number
+                    await message.ack_sync()
+            for handle in handles:
+                await js.publish(unique, b"later")
+                (message,) = await handle.fetch(1, timeout=30)
+                await message.ack_sync()
+
+    asyncio.run(scenario())

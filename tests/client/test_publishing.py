@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.client.base.interest import Interest
 from penstock.client.base.message import BaseMessage
+from penstock.client.base.tokens import Tokens
 from penstock.client.jetstream.publishing import RETRY_S, Window
 from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
 
@@ -33,7 +35,7 @@ def refuse(acks: Window, reply: str, now: float, *, clustered: bool = True) -> b
 
 
 def window(size: int = 4, timeout: float = 1.0, attempts: int = 3) -> Window:
-    return Window("_INBOX.x", size, timeout, attempts)
+    return Window("_INBOX.x", Tokens(random.Random(1).randbytes).next, size, timeout, attempts)
 
 
 def test_an_ack_finds_its_message() -> None:

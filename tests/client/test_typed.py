@@ -6,6 +6,7 @@ has no type variable of its own; mypy and pyright check them as a user's code.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import json
@@ -215,6 +216,17 @@ def program(*, blocking: bool) -> tuple[str, int]:
     return text + (BY_HAND_BLOCKING if blocking else BY_HAND_ASYNCIO), count
 
 
+TYPOS = """\
+from penstock.client import Streamconfig
+from penstock.pipeline import lod
+from penstock.spark.tables import upsrt
+from penstock.testing import Broker
+from penstock.testing import Brokr
+import penstock.client
+penstock.client.conect
+"""
+
+
 def mypy(files: list[Path]) -> list[str]:
     """What mypy finds."""
     options = [
@@ -286,7 +298,7 @@ def findings(
     blocking, as_many = program(blocking=True)
     assert min(count, as_many) > 150
     wrong = blocking.replace("it.request(given), BlockingMessage", "it.request(given), Message", 1)
-    texts = {"asyncio": asyncio, "blocking": blocking, "wrong": wrong}
+    texts = {"asyncio": asyncio, "blocking": blocking, "wrong": wrong, "typos": TYPOS}
     folder = tmp_path_factory.mktemp("programs")
     files = {name: folder / f"{name}_program.py" for name in texts}
     for name, file in files.items():
@@ -304,6 +316,22 @@ def test_each_call_gives_what_its_signature_says(
     findings: dict[str, list[str]], shell: str
 ) -> None:
     assert findings[shell] == []
+
+
+def test_a_name_that_is_mistyped_is_found(findings: dict[str, list[str]]) -> None:
+    """Also in packages that import their names at first use."""
+    for name in ("Streamconfig", "lod", "upsrt", "Brokr", "conect"):
+        assert any(f'"{name}"' in each for each in findings["typos"]), name
+    found = "\n".join(findings["typos"])
+    assert 'attribute "Broker"' not in found
+    assert '"Broker" is unknown' not in found
+
+
+def test_checkers_see_exactly_the_names_of_a_module() -> None:
+    """A function that imports names at first use is hidden from them: they would take any name for one."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            assert not (isinstance(node, ast.FunctionDef) and node.name == "__getattr__"), path
 
 
 def test_a_wrong_type_is_found(findings: dict[str, list[str]]) -> None:

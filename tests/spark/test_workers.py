@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from penstock.spark.workers import use_installed_pyspark
+from penstock.spark.java import ensure_java
+from penstock.spark.workers import run_this_python, use_installed_pyspark
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +64,41 @@ def test_other_machines_do_not_have_the_script():
     use_installed_pyspark(local=True)
     use_installed_pyspark(local=False)
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_an_empty_variable_is_none(monkeypatch):
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+    ensure_java()
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+class Context:
+    """What a running session has of a SparkContext."""
+
+    def __init__(self, master: str, settings: dict[str, str]) -> None:
+        self.master = master
+        self.pythonExec = "python3"
+        self._settings = settings
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802  # Spark's name
+        return self._settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "master", "settings", "ours"),
+    [
+        ("", "local[2]", {}, True),
+        ("/opt/python3", "local[2]", {}, False),
+        ("", "spark://far:7077", {}, False),
+        ("", "local[2]", {"spark.pyspark.python": "/opt/python3"}, False),
+    ],
+)
+def test_a_session_that_runs_already_gets_this_python(
+    monkeypatch, variable, master, settings, ours
+):
+    monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    context = Context(master, settings)
+    run_this_python(SimpleNamespace(_sc=context))
+    assert context.pythonExec == (sys.executable if ours else "python3")
+    run_this_python(SimpleNamespace())  # of Spark Connect

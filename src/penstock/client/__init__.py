@@ -471,15 +471,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import a name at first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or checkers would take any name for one of this package
 
-    module, attribute = _LATER[name]
-    found = globals()[name] = getattr(import_module(f".{module}", __name__), attribute)
-    return found
+    def __getattr__(name: str) -> object:
+        """Import a name at first use."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module, attribute = _LATER[name]
+        found = globals()[name] = getattr(import_module(f".{module}", __name__), attribute)
+        return found
 
 
 def __dir__() -> list[str]:

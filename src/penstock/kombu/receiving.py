@@ -36,12 +36,16 @@ class Inbox(Mailbox):
         self.rank = rank
         self._interest: Interest
         self.arrived: deque[BaseMessage] = deque()
-        self.reply = client.new_inbox()
+        self.replies = client._new_replies()
+        self._asked = 0
         self.requested = 0
         self.failed: PenstockError | None = None
 
     def _on_message(self, message: BaseMessage) -> None:
         """A delivery, or the status of a pull request."""
+        subject, replies = message.subject, self.replies
+        if subject.startswith(replies.prefix) and not replies.number_of(subject):
+            return  # somebody else published to the inbox
         status = message.status if message.raw_headers else 0
         if status == 0:
             self.requested = max(0, self.requested - 1)
@@ -66,7 +70,9 @@ class Inbox(Mailbox):
         if not self.subject or self.requested or self.arrived or count < 1:
             return
         self.requested = count
-        self.client.publish(self.subject, pull_body(count, expires_ns=EXPIRES_NS), reply=self.reply)
+        self._asked += 1
+        reply = self.replies.subject(self._asked)
+        self.client.publish(self.subject, pull_body(count, expires_ns=EXPIRES_NS), reply=reply)
 
 
 def _passes(error: PullError) -> bool:
@@ -82,7 +88,7 @@ class Receiver:
         self._inboxes: list[Inbox] = []
         self._turn = 0
         self._alarm = Inbox(self._client, "", "", 0)
-        self.alarm = self._alarm.reply
+        self.alarm = self._alarm.replies.subject(1)
         """A message to this subject ends a wait: an ack has made room."""
         self._client._attach(self.alarm, self._alarm)
 
@@ -94,7 +100,7 @@ class Receiver:
         """Begin with a queue: the subjects of its pull requests, with their ranks."""
         for subject, rank in pulls:
             inbox = Inbox(self._client, queue, subject, rank)
-            self._client._attach(inbox.reply, inbox)
+            self._client._attach(inbox.replies.pattern, inbox)
             self._inboxes.append(inbox)
 
     def listen(self, queue: str, subject: str) -> None:

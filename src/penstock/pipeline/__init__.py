@@ -28,10 +28,12 @@ _WHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """The names for users, imported on first use."""
-    if name in _WHERE:
-        from importlib import import_module
+if not TYPE_CHECKING:  # or checkers would take any name for one of this package
 
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(name)
+    def __getattr__(name: str) -> Any:
+        """The names for users, imported on first use."""
+        if name in _WHERE:
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+        raise AttributeError(name)

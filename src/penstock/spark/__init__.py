@@ -32,13 +32,18 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Add the formats to this session; harmless when it has them already."""
+    """Add the formats to this session; harmless when it has them already.
+
+    The workers of a local session run this Python from then on, unless PYSPARK_PYTHON is set.
+    """
     from penstock.spark.buckets.kv_source import JetStreamKv
     from penstock.spark.iceberg.source import IcebergDataSource
     from penstock.spark.reading.source import JetStreamDataSource
     from penstock.spark.tables.source import DeltaDataSource
+    from penstock.spark.workers import run_this_python
     from penstock.spark.writing.sink import ObjectSink
 
+    run_this_python(spark)
     known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)
     for source in known:
         spark.dataSource.register(source)

@@ -36,8 +36,8 @@ def ensure_java() -> Path:
     home = _usable_home()
     os.environ["JAVA_HOME"] = str(home)
     # Without it the workers run the first python3 on PATH, which may lack the packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ[name] = os.environ.get(name) or sys.executable
     return home
 
 

@@ -24,6 +24,8 @@ from penstock.spark.java import cache_folder, write_script
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 _SCRIPT = """#!/bin/sh
 # Runs Python with the PySpark that is installed, and not Spark's archive of its sources.
 set -f
@@ -58,6 +60,18 @@ def use_installed_pyspark(*, local: bool) -> None:
         write_script(script, _SCRIPT.format(python=shlex.quote(sys.executable)))
     for name, here in places:
         os.environ[name] = str(script) if usable and here else sys.executable
+
+
+def run_this_python(spark: SparkSession) -> None:
+    """Let the workers of a running local session run this Python, unless the user has chosen another one.
+
+    Without PYSPARK_PYTHON Spark has taken the first python3 on PATH, which may lack the packages.
+    """
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    if context is None or os.environ.get("PYSPARK_PYTHON"):
+        return
+    if context.master.startswith("local") and not context.getConf().get("spark.pyspark.python"):
+        context.pythonExec = sys.executable
 
 
 def _installed() -> bool:

@@ -152,11 +152,13 @@ def _server_blocking(
         yield client
 
 
-def __getattr__(name: str) -> object:
-    """Import a name at first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or checkers would take any name for one of this package
 
-    found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
-    return found
+    def __getattr__(name: str) -> object:
+        """Import a name at first use."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
+        return found

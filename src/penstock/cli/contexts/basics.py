@@ -31,6 +31,7 @@ _FIELDS = {
     "socks_proxy": "socks_proxy",
 }
 _SECRETS = ("password", "token", "user_seed", "user_jwt")
+_URLS = ("url", "socks_proxy")
 _LABELS = {
     "url": "Server URLs",
     "user": "User",
@@ -191,8 +192,7 @@ def ls(session: Session, names: bool) -> None:
         except ContextError as error:
             found.append({"name": name, "error": str(error)})
         else:
-            secret = {key: "*****" for key in _SECRETS if fields.get(key)}
-            found.append({"name": name, "description": "", "url": "", **fields, **secret})
+            found.append({"name": name, "description": "", "url": "", **_without_secrets(fields)})
         found[-1]["selected"] = name == chosen
     if session.as_json:
         print_json(found)
@@ -223,8 +223,23 @@ def info(session: Session, name: str | None, connect: bool) -> int:
     return _show(session, name, connect=connect)
 
 
+def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with passwords, tokens, seeds and embedded credentials hidden, also those of URLs."""
+    from penstock.client.base.addresses import HIDDEN, masked
+    from penstock.client.protocol.contexts import EMBEDDED
+
+    found = dict(fields)
+    for name, value in fields.items():
+        if value and (name in _SECRETS or str(value).startswith(EMBEDDED)):
+            found[name] = HIDDEN
+        elif name in _URLS and isinstance(value, str):
+            found[name] = masked(value)
+    return found
+
+
 def _show(session: Session, name: str, *, connect: bool = False) -> int:
     from penstock.cli.contexts import files as context_files
+    from penstock.client.base.addresses import HIDDEN, masked
     from penstock.client.protocol.contexts import EMBEDDED
 
     fields = context_files.read(name)
@@ -239,7 +254,9 @@ def _show(session: Session, name: str, *, connect: bool = False) -> int:
             text = "yes" if value is True else str(value)
             if text.startswith(EMBEDDED):
                 text = "in the context itself"
-            facts.append((label, "*****" if field in _SECRETS else text))
+            if field in _URLS:
+                text = masked(text)
+            facts.append((label, HIDDEN if field in _SECRETS else text))
     facts.append(("Path", str(context_files.path_of(name))))
     facts += [("Problem", each) for each in problems]
     if connect and not problems:

@@ -6,6 +6,7 @@ Opens no socket: TLS settings are file names here, which ``client/protocol/tls.p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
@@ -15,6 +16,8 @@ from .memory import SCHEME as MEMORY
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
+HIDDEN = "*****"
+"""What is shown in place of a secret."""
 
 _SCHEMES = {
     (False, False): "nats",
@@ -23,6 +26,8 @@ _SCHEMES = {
     (True, True): "wss",
 }
 _IN_A_PATH = "/%:@!$&'()*+,;=~"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_MARK = re.compile("[:?]")
 _DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
 
@@ -58,6 +63,30 @@ class Server:
         return f"{scheme}://{host}:{self.port}{self.path.partition('?')[0]}"
 
 
+def masked(urls: str) -> str:
+    """One URL, or several with commas, to show to a user: ``*****`` in place of passwords, tokens and queries.
+
+    Also masks text that is not a URL, so that an error about a typo shows no password.
+    """
+    return ",".join(map(_masked, urls.split(",")))
+
+
+def _masked(url: str) -> str:
+    scheme = _SCHEME.match(url)
+    begin = scheme[0] if scheme else ""
+    login, at, place = url[len(begin) :].rpartition("@")
+    place, query, _ = place.partition("?")
+    if at:
+        user, *password = _MARK.split(login, 1)
+        begin += f"{user}:{HIDDEN}@" if password else f"{HIDDEN}@"
+    else:
+        host, colon, port = place.rpartition(":")
+        number, slash, path = port.partition("/")
+        if colon and not number.isdigit() and not port.endswith("]"):
+            place = f"{host}:{HIDDEN}{slash}{path}"  # perhaps a password, cut off at its comma
+    return f"{begin}{place}{query}{HIDDEN if query else ''}"
+
+
 def parse_server(url: str) -> Server:
     """Parse a server's URL: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or ``host[:port]``.
 
@@ -65,17 +94,21 @@ def parse_server(url: str) -> Server:
     a server of this process (``penstock.embedded``). Raises ValueError for another scheme, a missing host
     or a bad port.
     """
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    shown = masked(url)
+    try:
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+    except ValueError:  # its text has the whole address
+        raise ValueError(f"bad server address {shown!r}") from None
     if parts.scheme not in (*_SCHEMES.values(), MEMORY):
         raise ValueError(
-            f"cannot connect to {parts.scheme}://: expected nats://, tls://, ws:// or wss:// in {url!r}"
+            f"cannot connect to {parts.scheme}://: expected nats://, tls://, ws:// or wss:// in {shown!r}"
         )
     if not parts.hostname:
-        raise ValueError(f"no host in server address {url!r}")
+        raise ValueError(f"no host in server address {shown!r}")
     try:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORT)
-    except ValueError as error:
-        raise ValueError(f"bad port in server address {url!r}") from error
+    except ValueError:  # its text has what stands for the port, which may be a password
+        raise ValueError(f"bad port in server address {shown!r}") from None
     user, password, token = unquote(parts.username or ""), unquote(parts.password or ""), ""
     if parts.password is None:
         user, token = "", user

@@ -66,7 +66,7 @@ class ConsumerEvent:
     group_waiting              other members still have partitions that the member ``name`` gets
     handler_failed             the callback raised ``error``; its message is delivered again
     heartbeat                  the server is alive and has no messages
-    heartbeats_missed          nothing arrived for ``count`` + 1 heartbeats; a new request follows
+    heartbeats_missed          ``count`` heartbeats in a row did not come; after two it is looked up
     next                       a request for ``count`` messages was sent
     no_responders              no server answered for the consumer; it is looked up
     ordered_consumer_recreated an ordered consumer goes on with the new consumer ``name``

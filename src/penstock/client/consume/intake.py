@@ -43,7 +43,7 @@ from ..base.steps import RETRY_S, Mailbox, Until
 from .acking import Acks
 from .events import EventFeed
 from .extending import AckExtension
-from .heartbeats import Heartbeats
+from .heartbeats import Heartbeats, looking
 from .requests import size_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ if TYPE_CHECKING:
 OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
 """What to do when the consumer or its stream is deleted."""
 
+NO_SUBJECT = " "
+"""No subject begins with it."""
+MISSED_MAX = 2
+"""Missed heartbeats after which the consumer is looked up."""
 RETRY_MAX_S = 2.0
 """The longest time between two attempts to find a consumer."""
 
@@ -125,6 +129,7 @@ class Intake(Mailbox, ABC):
         self._lost: PenstockError | None = None
         self._doubt: Exception | None = None
         """Why the consumer must be looked up."""
+        self._own = NO_SUBJECT  # how the reply subjects of this client's requests begin
         self._ending = ""  # "", "stop" or "drain"
         self._resume_at = -math.inf
         self._attempts = 0  # to find the consumer
@@ -153,6 +158,10 @@ class Intake(Mailbox, ABC):
     @abstractmethod
     def on_status(self, status: int, message: BaseMessage) -> None:
         """A message of the server without content arrived."""
+
+    def is_answer(self, subject: str) -> bool:
+        """Whether a subject that begins with ``_own`` belongs to a request."""
+        return False
 
     def fit(self, info: ConsumerInfo) -> None:
         """Take over the consumer's configuration."""
@@ -252,6 +261,8 @@ class Intake(Mailbox, ABC):
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message of the consumer, or a status of the server."""
+        if message.subject.startswith(self._own) and not self.is_answer(message.subject):
+            return  # somebody else published to the inbox
         self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
             self.on_status(status, message)
@@ -367,6 +378,8 @@ class Intake(Mailbox, ABC):
             yield from self.recovering(why)
             return
 
+        wait = max(0.0, min(wait, self._look_meanwhile() - self.client._clock()))
+
         def news() -> bool:
             return done() or self._is_ending()
 
@@ -380,7 +393,19 @@ class Intake(Mailbox, ABC):
         owed = self.client._connection.connected and self.expected > 0 and self._resume_at <= now
         if missed := self.heartbeats.missed(now, watched=owed):
             self.events.emit("heartbeats_missed", count=missed)
-            self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+            if missed >= MISSED_MAX:
+                self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+
+    def _look_meanwhile(self) -> float:
+        """Go on counting while a silent consumer is looked up; returns when to count again."""
+        heartbeats, now = self.heartbeats, self.client._clock()
+        if not heartbeats.silent:
+            return math.inf
+        if now >= heartbeats.due:
+            connected = self.client._connection.connected
+            if missed := heartbeats.missed(now, watched=connected):
+                self.events.emit("heartbeats_missed", count=missed)
+        return heartbeats.due
 
     # -- a consumer that does not answer -----------------------------------------------------------
 
@@ -390,7 +415,9 @@ class Intake(Mailbox, ABC):
             raise why
         self._attempts += 1
         try:
-            info = yield from self._finding(self._attempts)
+            info = yield from looking(
+                self.client, self._look_meanwhile, self._finding(self._attempts)
+            )
         except (StreamNotFound, ConsumerNotFound):
             if self._on_missing == "raise":
                 raise
@@ -400,9 +427,6 @@ class Intake(Mailbox, ABC):
                 return
         except PenstockError as error:
             raise_lasting(error)
-            connected = self.client._connection.connected
-            if missed := self.heartbeats.missed_again(self.client._clock(), watched=connected):
-                self.events.emit("heartbeats_missed", count=missed)
         else:
             self._recovered(info, why)
             return

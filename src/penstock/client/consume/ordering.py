@@ -301,8 +301,7 @@ class OrderedIntake(PullIntake):
         """A heartbeat also tells of messages that were lost on their way."""
         if status == HEARTBEAT and self._created:
             last = message.header("Nats-Last-Consumer") or ""
-            number = message.subject.rpartition(".")[2]
-            current = number.isdigit() and int(number) >= self._first
+            current = self._replies.number_of(message.subject) >= self._first
             if current and last.isdigit() and int(last) > self._position.consumer_seq:
                 self._gap(int(last))
         super().on_status(status, message)

@@ -1,7 +1,7 @@
 """The messages of a pull consumer: when more are requested, and what the server says of a request.
 
-Each request has an answer subject of its own, so that what belongs to one that was given up is known. Knows
-no transport.
+Each request has its own reply subject, so late statuses of an abandoned request can be recognised. Does not
+depend on a transport.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class PullIntake(Intake):
         super().__init__(js, info, on_missing)
         self.asking = asking
         self._sizes = sizes
-        self._inbox = self.client.new_inbox()
+        self._replies = self.client._new_replies()
+        self._own = self._replies.prefix
         self._subject = self._plans.subjects.next_message(self.stream, info.name or "unnamed")
         self._requests = 0
         self._first = 1  # requests before this one were given up
@@ -54,12 +55,16 @@ class PullIntake(Intake):
         self._crowded = False  # the next message did not fit beside those that are held
 
     def inbox(self) -> tuple[str, str]:
-        """Every request has an answer subject of its own below the inbox."""
-        return f"{self._inbox}.*", ""
+        """Every request has its own reply subject below the inbox."""
+        return self._replies.pattern, ""
 
     def subjects(self) -> tuple[str, ...]:
         """The inbox, and the subject of requests."""
         return self._interest.subject, self._subject
+
+    def is_answer(self, subject: str) -> bool:
+        """Whether a subject below the inbox belongs to a request."""
+        return self._replies.number_of(subject) > 0
 
     def fit(self, info: ConsumerInfo) -> None:
         """Keep requests within the limits of the consumer."""
@@ -85,7 +90,7 @@ class PullIntake(Intake):
     def request(self, amount: int) -> bool:
         """Request so many messages, or bytes; whether a request was queued."""
         body = self._sizes.body(self.asking, amount)
-        reply = f"{self._inbox}.{self._requests + 1}"
+        reply = self._replies.subject(self._requests + 1)
         try:
             self.client._connection.publish(self._subject, body, reply, sound_reply=True)
         except PenstockError as error:  # no connection, and too much output waits for one
@@ -123,8 +128,7 @@ class PullIntake(Intake):
         if status == HEARTBEAT:
             self.events.emit("heartbeat", words)
             return
-        number = message.subject.rpartition(".")[2]
-        if not number.isdigit() or int(number) < self._first or self._is_ending():
+        if self._replies.number_of(message.subject) < self._first or self._is_ending():
             return  # of a request that was given up
         low = words.lower()
         if status in (NOT_FOUND, TIMEOUT) or low.startswith("batch completed"):

@@ -281,7 +281,7 @@ class GroupIntake(PullIntake):
             return None
         if not self._stepped_back:
             self._stepped_back = True
-            self._join_at = now + STEP_BACK_S + (hash(self._inbox) % 100) / 1e3
+            self._join_at = now + STEP_BACK_S + (hash(self._own) % 100) / 1e3
             return None
         yield from self._deleting(wanted.name)
         return (yield from self._plans.create_consumer(self.stream, wanted, action="create"))

@@ -282,7 +282,7 @@ class Atomic:
         self.client = js.client
         """The client that it belongs to."""
         self._timeout = js._seconds_of(timeout)
-        self._numbers = AtomicNumbers(self.client.new_inbox().rpartition(".")[2], ack_every)
+        self._numbers = AtomicNumbers(self.client.new_id(), ack_every)
         self.ack: PubAck | None = None
         """The stream's ack, once the batch is committed."""
 
@@ -382,7 +382,7 @@ class Fast(Mailbox):
         self.client = js.client
         self._interest: Interest
         inbox = self.client.new_inbox()
-        self.flow = FastFlow(inbox, inbox.rpartition(".")[2], flow, gaps=gaps)
+        self.flow = FastFlow(inbox, self.client.new_id(), flow, gaps=gaps)
         """What the stream has answered: ``flow.gaps`` and ``flow.failures``."""
         self.result: PubAck | None = None
         """The PubAck of the whole batch, once it is committed."""

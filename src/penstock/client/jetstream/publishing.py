@@ -1,6 +1,6 @@
 """Publishing into streams with many outstanding acks: a bounded window of messages.
 
-Each message is published with a reply subject ``<inbox>.<number>``; the number identifies its entry
+Each message is published with a reply subject ``<inbox>.<token>``; the random token identifies its entry
 when the ack arrives. When the ack does not arrive in time, the message is sent again only if it has a
 message id, because then the stream stores it once, however often it is sent. Without an id it fails,
 because it is unknown whether it is stored.
@@ -80,17 +80,24 @@ class Pending:
 class Window:
     """The messages that wait for an ack, in order of their deadlines."""
 
-    def __init__(self, inbox: str, size: int, timeout_s: float, attempts_max: int) -> None:
-        """``inbox``: the acks arrive one level below it."""
+    def __init__(
+        self,
+        inbox: str,
+        token: Callable[[], str],
+        size: int,
+        timeout_s: float,
+        attempts_max: int,
+    ) -> None:
+        """``inbox``: the acks arrive one level below it. ``token`` returns what nobody can guess."""
         if size < 1:
             raise ValueError(f"a window has room for at least one message, got {size}")
         if attempts_max < 1:
             raise ValueError(f"attempts_max is at least 1, got {attempts_max}")
         self.inbox = inbox
+        self._token = token
         self.size = size
         self._timeout_s = timeout_s
         self._attempts_max = attempts_max
-        self._number = 0
         self._pending: dict[str, Pending] = {}
         self._refused: dict[str, Pending] = {}  # wait to be sent again
         self._retry_at = 0.0
@@ -119,8 +126,7 @@ class Window:
         waiter: Any = None,
     ) -> Pending:
         """Add a message that is sent now, with the ``reply`` of the returned entry."""
-        self._number += 1
-        reply = f"{self.inbox}.{self._number}"
+        reply = f"{self.inbox}.{self._token()}"
         entry = Pending(subject, payload, headers, msg_id, reply, waiter)
         entry.deadline = now + self._timeout_s
         self._pending[reply] = entry
@@ -270,7 +276,7 @@ class Publishing(Mailbox):
         self._patience = seconds * attempts_max
         self._lost = False  # whether the connection broke since the last look
         inbox = client.new_inbox()
-        self._window = Window(inbox, window, seconds, attempts_max)
+        self._window = Window(inbox, client._tokens.next, window, seconds, attempts_max)
         client._attach(f"{inbox}.*", self)
         client._watchers.add(self)
 

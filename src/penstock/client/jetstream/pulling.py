@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from penstock.core.protocol.subjects import matches
 from penstock.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -20,7 +21,7 @@ from penstock.errors import (
 
 from ..base.durations import Duration, to_nanoseconds, to_seconds
 from ..base.message import NAK, BaseMessage
-from ..base.steps import RETRY_S, SEND, Attach, Mailbox, Ready, Until, call, flow
+from ..base.steps import RETRY_S, SEND, Attach, Left, Mailbox, Ready, Until, call, flow
 from ..session.session import Ping
 from .pull import Fetch, pull_body
 from .pull import Flow as Requests
@@ -57,10 +58,13 @@ class Inbox(Mailbox):
         """The connection broke: open requests get no answer any more."""
         self.refusal: PermissionsViolation | None = None
         """The server permits no requests, or no subscription for their answers."""
-        self.name = client.new_inbox()
+        self.replies = client._new_replies()
+        self._own = self.replies.prefix
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message for the handle arrived."""
+        if message.subject.startswith(self._own) and not self.replies.number_of(message.subject):
+            return  # somebody else published to the inbox
         self.queue.append(message)
         if self._waiting:
             self._stir()
@@ -73,8 +77,17 @@ class Inbox(Mailbox):
 
     def _on_abandoned(self) -> None:
         """Nobody has the handle any more."""
-        self.client._release(self._interest)
+        self.leave()
+
+    def leave(self) -> None:
+        """End the requests: messages that are here or on their way go back to the consumer at once."""
+        if self.ended:
+            return
+        late = Late(self.client, self._interest)
+        while self.queue:
+            late._on_message(self.queue.popleft())
         self._on_end()
+        late.begin()
 
     def _on_lost(self, error: PenstockError) -> None:
         """The connection broke."""
@@ -83,7 +96,7 @@ class Inbox(Mailbox):
 
     def _on_refused(self, complaint: PermissionsViolation) -> None:
         """Fail if it is about this inbox or its requests."""
-        if f'"{self._asked}"' in complaint.text or f'"{self.name}.*"' in complaint.text:
+        if f'"{self._asked}"' in complaint.text or f'"{self.replies.pattern}"' in complaint.text:
             self.refusal = complaint
             self._stir()
 
@@ -119,7 +132,8 @@ class Late(Ping):
 
     def _on_message(self, message: BaseMessage) -> None:
         """Give a message back."""
-        if not message.status and not message.acked:
+        mine = not matches(message.subject, self._interest.subject)  # requests get statuses alone
+        if mine and not message.status and not message.acked:
             message.acked = True
             try:
                 self.client._connection.answer(message.reply, NAK)
@@ -175,7 +189,7 @@ class Pulling(Generic[M]):
         if inbox is None:
             self._check_open()
             inbox = Inbox(self.client, self._subject)
-            yield Attach(f"{inbox.name}.*", inbox)
+            yield Attach(inbox.replies.pattern, inbox)
             self._inbox = inbox
             self.client._watchers.add(inbox)
             weakref.finalize(
@@ -201,7 +215,7 @@ class Pulling(Generic[M]):
     def _request(self, inbox: Inbox, body: bytes) -> str:
         """Queue a pull request; returns the subject of its statuses."""
         self._requests += 1
-        reply = f"{inbox.name}.{self._requests}"
+        reply = inbox.replies.subject(self._requests)
         self.client._connection.publish(self._subject, body, reply)
         return reply
 
@@ -226,11 +240,16 @@ class Pulling(Generic[M]):
             self.client._release(inbox._interest)
             inbox._on_end()
             return
-        late = Late(self.client, inbox._interest)
-        while inbox.queue:
-            late._on_message(inbox.queue.popleft())
-        inbox._on_end()
-        late.begin()
+        inbox.leave()
+
+    def _end_requests(self) -> None:
+        """An iteration was cancelled or failed, and perhaps nobody will call again: no message may come here.
+
+        A later call subscribes anew.
+        """
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.leave()
 
     def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
         """The end of the block."""
@@ -343,6 +362,11 @@ class Pulling(Generic[M]):
             )
             while (yield from reading.refill()):
                 yield from reading.at_hand()
+        except (Left, GeneratorExit):
+            raise  # the next call goes on
+        except BaseException:
+            self._end_requests()
+            raise
         finally:
             self._busy = False
 

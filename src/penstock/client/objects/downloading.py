@@ -84,7 +84,7 @@ class Download(Mailbox):
         self._queued = 0
         self._chunks = 0  # taken
         self._next_seq = 1
-        self._round = 0
+        self._reply = ""  # where the answers of this round arrive
         self._left = 0  # chunks of this round that are still to come; 0: ask again
         self._missing = 0
         self._plain = False  # whether the stream takes no direct gets
@@ -94,7 +94,7 @@ class Download(Mailbox):
 
     def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
-        if message.subject.rpartition(".")[2] == str(self._round):
+        if message.subject == self._reply:
             self._queue.append(message)
             self._queued += len(message.data)
             self.held_bytes_max = max(self.held_bytes_max, self._queued)
@@ -193,7 +193,7 @@ class Download(Mailbox):
         return chunks
 
     def _begin_round(self) -> None:
-        self._round += 1
+        self._reply = f"{self._inbox}.{self._client._tokens.next()}"
         self._left = 0
         self._queue.clear()
         self._queued = 0
@@ -208,7 +208,7 @@ class Download(Mailbox):
         subject = self._js._plans.subjects.direct_get(self._stream)
         try:
             self._client._connection.publish(
-                subject, encode(request), f"{self._inbox}.{self._round}", sound_reply=True
+                subject, encode(request), self._reply, sound_reply=True
             )
             yield SEND
             if self._client._connection.connected:

@@ -85,7 +85,7 @@ class Upload(Mailbox):
         self._disorder = False  # whether one is stored before a chunk that it follows
         self._disturbed = False  # whether anything was sent again
         self._sure = 0, 0  # the last chunk that was surely in order before that
-        self._round = 0  # acks of what was sent in earlier rounds do not count
+        self._numbers: dict[str, int] = {}  # of chunks without an answer, by their reply subjects
         self._series = 0  # of message ids
         self._rejected: set[int] = set()  # chunks that the stream will never take
         self._doubt = (
@@ -98,10 +98,9 @@ class Upload(Mailbox):
 
     def _on_message(self, message: BaseMessage) -> None:
         """An ack arrived."""
-        tour, _, place = message.subject.rpartition(".")[2].partition("-")
-        number = int(place)
-        if int(tour) != self._round or not self.acked < number <= self.sent:
-            return  # of a chunk that was sent again
+        number = self._numbers.pop(message.subject, 0)
+        if not self.acked < number <= self.sent:
+            return  # of a chunk that was sent again, or of somebody else
         if message.status == NO_RESPONDERS:
             self._refuse(number, NoResponders(self._subject), passing=True)
             return
@@ -208,10 +207,12 @@ class Upload(Mailbox):
 
     def _publish(self, number: int, chunk: Chunk) -> None:
         suffix = f".{self._series}" if self._series else ""
+        reply = f"{self._inbox}.{self._client._tokens.next()}"
+        self._numbers[reply] = number
         self._client._connection.publish_chunk(
             self._subject,
             chunk,
-            f"{self._inbox}.{self._round}-{number}",
+            reply,
             encode_headers({MSG_ID: [f"{self._nuid}.{number}{suffix}"]}),
         )
 
@@ -252,7 +253,7 @@ class Upload(Mailbox):
         again, self._broken = self._broken, None
         if not isinstance(again, ConnectionLost):
             yield from pausing()
-        self._round += 1
+        self._numbers.clear()  # acks of what was sent before do not count
         self._acks.clear()
         if not self._disturbed:
             self._disturbed, self._sure = True, self._recent[0]

@@ -65,6 +65,10 @@ PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 SUBJECTS_KNOWN_MAX = 4096
 INFO_LINE_MAX = 1024 * 1024
+SIZES = 24
+"""Bytes for the two sizes of a message in a line, and the blanks before them."""
+ROOM = 160
+"""Bytes for the sizes in a line, and for what follows the prefix of an inbox."""
 RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may allow messages of any size
 
 
@@ -118,7 +122,11 @@ class Connection:
         self._out: list[bytes | memoryview] = []
         self.bytes_waiting = 0
         """The number of bytes that ``data_to_send`` would return."""
-        self._kept: list[bytes] = []  # published without a connection
+        self._short = (options.control_line_max - len(options.inbox_prefix.encode()) - ROOM) // 2
+        """A subject and a reply with so many bytes each surely fit into one line."""
+        self._kept: list[
+            tuple[int, bytes]
+        ] = []  # size and operation, published without a connection
         self._kept_bytes = 0
         self._pings: deque[object] = deque()
         self._abandoned: deque[int | str] = deque()
@@ -254,9 +262,12 @@ class Connection:
         """
         try:
             if subject not in self._subjects_known:
-                self._learn_subject(subject)
-            if reply and not sound_reply and BLANK.search(reply):
-                raise InvalidSubject(f"bad reply subject {reply!r}")
+                self._learn_subject(subject, reply)
+            if reply and not sound_reply:
+                if BLANK.search(reply):
+                    raise InvalidSubject(f"bad reply subject {reply!r}")
+                if 4 * len(reply) > self._short:
+                    self._check_line(f"{subject} {reply}", SIZES)
             if len(payload) + len(headers) > self.info.max_payload:
                 raise PayloadTooLarge(
                     f"{len(headers)} header and {len(payload)} payload bytes, "
@@ -271,7 +282,7 @@ class Connection:
             self._out.append(data)
             self.bytes_waiting += len(data)
         else:
-            self._keep(data)
+            self._keep(data, len(payload) + len(headers))
 
     def answer(self, reply: str, payload: bytes) -> None:
         """Publish to the reply subject of a received message; the parser has checked the subject.
@@ -284,7 +295,7 @@ class Connection:
             self._out.append(data)
             self.bytes_waiting += len(data)
         else:
-            self._keep(data)
+            self._keep(data, len(payload))
 
     def publish_chunk(
         self, subject: str, payload: bytes | memoryview, reply: str, headers: bytes
@@ -324,6 +335,9 @@ class Connection:
         check_pattern(subject)
         if queue and BLANK.search(queue):
             raise InvalidSubject(f"bad queue group {queue!r}")
+        if 4 * (len(subject) + len(queue)) > self._short:
+            line = f"{subject} {queue}" if queue else subject
+            self._check_line(line, 1 + len(str(self._sid + 1)))
         self._check_open()
         if self._abandoned:
             self.settle_abandoned()
@@ -433,17 +447,32 @@ class Connection:
         if self.state is State.CLOSED:
             raise self.closed_error()
 
-    def _learn_subject(self, subject: str) -> None:
+    def _learn_subject(self, subject: str, reply: str) -> None:
         check_literal(subject)
+        if 4 * len(subject) > self._short:
+            self._check_line(f"{subject} {reply}", SIZES)
+            return  # with a longer reply it may not fit
         if len(self._subjects_known) >= SUBJECTS_KNOWN_MAX:
             self._subjects_known.clear()
         self._subjects_known.add(subject)
 
-    def _keep(self, data: bytes) -> None:
+    def _check_line(self, line: str, more: int) -> None:
+        """Raise InvalidSubject for a line that the server would end the connection for."""
+        size, limit = (
+            len(line.encode("utf-8", "surrogateescape")) + more,
+            self.options.control_line_max,
+        )
+        if size > limit:
+            raise InvalidSubject(
+                f"the subject is too long: a line of {size} bytes, the server takes {limit} "
+                f"(max_control_line; option control_line_max): {line[:40]!r}..."
+            )
+
+    def _keep(self, data: bytes, size: int) -> None:
         self._check_open()
         if self._kept_bytes + len(data) > self.options.pending_bytes_max:
             raise OutputFull(f"{self._kept_bytes} bytes already wait for a connection")
-        self._kept.append(data)
+        self._kept.append((size, data))
         self._kept_bytes += len(data)
 
     def _send(self, data: bytes | memoryview) -> None:
@@ -527,8 +556,13 @@ class Connection:
                 self._send(
                     b"UNSUB %d %d\r\n" % (interest.sid, interest.max_msgs - interest.delivered)
                 )
-        for data in self._kept:
-            self._send(data)
+        for size, data in self._kept:
+            if size <= self.info.max_payload:
+                self._send(data)
+            else:  # this server takes less than the one before, and would end the connection
+                words = f"{size} bytes were kept for a connection, the server takes"
+                error = PayloadTooLarge(f"{words} {self.info.max_payload}")
+                self._events.append(ServerComplaint(error))
         self._kept.clear()
         self._kept_bytes = 0
         self.connections += 1

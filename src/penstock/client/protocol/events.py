@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ..base.message import BaseMessage
 
 if TYPE_CHECKING:
-    from penstock.errors import PenstockError, ServerError
+    from penstock.errors import PenstockError
 
     from ..base.addresses import Server
     from ..base.interest import Interest
@@ -47,9 +47,9 @@ class Pong(NamedTuple):
 
 
 class ServerComplaint(NamedTuple):
-    """A -ERR that does not end the connection."""
+    """A -ERR that does not end the connection, or an operation that was not sent because one would end it."""
 
-    error: ServerError
+    error: PenstockError
 
 
 class Ended(NamedTuple):

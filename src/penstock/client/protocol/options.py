@@ -73,6 +73,9 @@ class Options:
         returns the one to try, or None for the first.
     learn_servers: also use the servers that a server names in its INFO.
     pending_bytes_max: bytes to keep when published without a connection; more raises OutputFull.
+    control_line_max: the server's ``max_control_line``, which INFO does not have: the bytes of subject,
+        reply subject, queue group and sizes in one operation. More raises InvalidSubject; a server would
+        end the connection.
     inbox_prefix: the beginning of the subjects of answers.
     shared_inbox: all requests share one subscription for their answers; False makes one for each.
     echo: False: a client does not receive its own messages.
@@ -90,7 +93,7 @@ class Options:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    creds: Given = ""
+    creds: Given = field(default="", repr=False)
     nkey: str = field(default="", repr=False)
     jwt: str = field(default="", repr=False)
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)
@@ -110,6 +113,7 @@ class Options:
     choose_server: Callable[[Sequence[Server]], Server | None] | None = None
     learn_servers: bool = True
     pending_bytes_max: int = 8 * 1024 * 1024
+    control_line_max: int = 4096
     inbox_prefix: str = "_INBOX"
     shared_inbox: bool = True
     echo: bool = True
@@ -209,6 +213,7 @@ class ConnectOptions(TypedDict, total=False):
     choose_server: Callable[[Sequence[Server]], Server | None] | None
     learn_servers: bool
     pending_bytes_max: int
+    control_line_max: int
     inbox_prefix: str
     shared_inbox: bool
     echo: bool

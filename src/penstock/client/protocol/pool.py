@@ -2,8 +2,10 @@
 
 Round robin over the servers of the options, in their order or shuffled, and those that INFO named. The
 first round does not wait. Before each further round the wait doubles, up to a limit, and is shortened
-at random so that many clients do not connect at once; or the user's function says how long.
-Every failed attempt is logged. Does not depend on sockets or time; the caller passes randomness in.
+at random so that many clients do not connect at once; or the user's function says how long. A server
+that accepts a connection and ends it soon is waited for in the same way, counted from the login.
+Every failed attempt and every lost connection is logged. Does not depend on sockets or time; the caller
+passes randomness in.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ logger = logging.getLogger("penstock.client.pool")  # as documented
 
 
 class _Candidate:
-    __slots__ = ("failures", "refusals", "server")
+    __slots__ = ("expulsions", "failures", "losses", "refusals", "server")
 
     def __init__(self, server: Server) -> None:
         """Not tried yet."""
         self.server = server
-        self.failures = 0
-        self.refusals = 0
+        self.failures = 0  # attempts in a row
+        self.refusals = 0  # of the credentials, attempts in a row
+        self.losses = 0  # connections in a row that ended soon after the login
+        self.expulsions = 0  # ... because the server refused the credentials then
 
 
 class ServerPool:
@@ -67,6 +71,7 @@ class ServerPool:
             former = known.get((each.server.host, each.server.port))
             if former is not None:
                 each.failures, each.refusals = former.failures, former.refusals
+                each.losses, each.expulsions = former.losses, former.expulsions
         if self._options.shuffle_servers:
             self._shuffle(candidates)
         self._candidates = candidates
@@ -84,7 +89,7 @@ class ServerPool:
         candidate = self._candidates[0]
         self._candidates.rotate(-1)
         self._current = candidate
-        return candidate.server, self._wait(candidate.failures)
+        return candidate.server, self._wait(candidate.failures + candidate.losses)
 
     def _choose(self) -> None:
         """Let the user's function say which server is next."""
@@ -130,6 +135,36 @@ class ServerPool:
             self._current.failures = 0
             self._current.refusals = 0
 
+    def lost(self, error: Exception | None, lived_s: float) -> None:
+        """The connection that the last server accepted broke, ``lived_s`` seconds after the login.
+
+        Connections in a row that lived for less than ``reconnect_wait_max`` count as failed attempts when the
+        next wait is chosen. The server is given up when it refused the credentials after two such logins.
+        """
+        candidate = self._current
+        if candidate is None:
+            return
+        soon = lived_s < self._options.reconnect_wait_max
+        refused = isinstance(error, AuthenticationError) and error.by_server
+        candidate.losses = candidate.losses + 1 if soon else 0
+        candidate.expulsions = (candidate.expulsions if soon else 0) + 1 if refused else 0
+        logger.warning(
+            "connection to %s lost after %.1f s: %s", candidate.server, lived_s, error or "closed"
+        )
+        if candidate.expulsions >= AUTHENTICATION_FAILURES_MAX:
+            self._give_up(candidate)
+            self._reasons = [str(error)]
+
+    def left(self) -> None:
+        """The user asked for another connection: the end of the last one was no failure."""
+        if self._current is not None:
+            self._current.losses = 0
+
+    def _give_up(self, candidate: _Candidate) -> None:
+        if candidate in self._candidates:
+            self._candidates.remove(candidate)
+        self._current = None
+
     def postpone(self) -> None:
         """The last server was not tried: it comes first again."""
         if self._current is not None:
@@ -160,9 +195,7 @@ class ServerPool:
             ", the last one" if over else "",
         )
         if over:
-            if candidate in self._candidates:
-                self._candidates.remove(candidate)
-            self._current = None
+            self._give_up(candidate)
 
     def error(self, last: Exception | None = None) -> ConnectError:
         """The error when no server was found, with the reasons of the last attempts.

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.errors import ConnectError
 
+from ..base.addresses import masked
+
 DEFAULT_PORT = 1080
 Talk: TypeAlias = Generator[tuple[bytes, int], bytes, None]
 """Yields bytes to send, and how many to read then at most; gets those that came, b"" at the end."""
@@ -51,15 +53,18 @@ class Proxy:
 
 def parse_proxy(url: str) -> Proxy:
     """``socks5://[user:password@]host[:port]``, ``socks5h://...`` or ``host[:port]``; ValueError."""
-    parts = urlsplit(url if "://" in url else f"socks5://{url}")
+    try:
+        parts = urlsplit(url if "://" in url else f"socks5://{url}")
+    except ValueError:  # its text has the whole address
+        raise ValueError(f"bad address of a proxy: {masked(url)!r}") from None
     if parts.scheme not in ("socks5", "socks5h"):
         raise ValueError(f"a proxy is socks5://host:port, got {parts.scheme}://")
     try:
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        raise ValueError(f"the proxy {url!r} has no valid port") from None
+        raise ValueError(f"the proxy {masked(url)!r} has no valid port") from None
     if not parts.hostname:
-        raise ValueError(f"no host in the proxy {url!r}")
+        raise ValueError(f"no host in the proxy {masked(url)!r}")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if max(len(user.encode()), len(password.encode())) > _LONGEST:
         raise ValueError(f"user and password of a proxy have at most {_LONGEST} bytes")

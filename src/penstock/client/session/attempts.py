@@ -36,7 +36,15 @@ class Attempts:
         self.pool = ServerPool(client.options, random)
         self._client = client
         self._on_attempt = on_attempt
-        self._failed_at = -math.inf  # when the last attempt failed
+        self._tried_at = -math.inf  # when the last attempt failed, or the last login was
+
+    def connected(self) -> None:
+        """The handshake is done."""
+        self._tried_at = self._client._clock()
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection broke."""
+        self.pool.lost(error, self._client._clock() - self._tried_at)
 
     def opening(self) -> Steps[None]:
         """Connect to the first server that accepts; ConnectError with every server's reason."""
@@ -69,7 +77,7 @@ class Attempts:
             raise pool.error()
         server, wait = choice
         now = client._clock()
-        wait = max(0.0, self._failed_at + wait - now)  # the time since then counts as waiting
+        wait = max(0.0, self._tried_at + wait - now)  # the time since then counts as waiting
         if deadline - now <= wait:
             pool.postpone()
             yield Sleep(max(0.0, deadline - now))
@@ -83,7 +91,7 @@ class Attempts:
             if client.closed:
                 raise client._connection.closed_error() from error
             pool.failed(error)
-            self._failed_at = client._clock()
+            self._tried_at = client._clock()
             return error
         pool.succeeded()
         return None

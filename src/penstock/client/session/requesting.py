@@ -53,7 +53,7 @@ class Requesting(ABC, Generic[M]):
 
     @abstractmethod
     def new_inbox(self) -> str:
-        """A unique subject for answers."""
+        """A new subject for answers, which nobody can guess."""
 
     @abstractmethod
     def _release(self, interest: Interest) -> None:

@@ -105,7 +105,6 @@ class Requests:
         """The requests by the subject of their answer."""
         self._client = client
         self._inbox = ""
-        self._count = 0
 
     def ask(self, subject: str, data: bytes, block: bytes) -> Question:
         """Queue a request with the header block ``block``. ``forget`` must follow."""
@@ -116,8 +115,7 @@ class Requests:
             self._inbox = client.new_inbox()
             owner = Answers(client, self.outstanding)
             owner._interest = client._connection.subscribe(f"{self._inbox}.*", owner=owner)
-        self._count += 1
-        question = Question(subject, f"{self._inbox}.{self._count}")
+        question = Question(subject, f"{self._inbox}.{client._tokens.next()}")
         client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
         self.outstanding[question.inbox] = question
         return question

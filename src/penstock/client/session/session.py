@@ -12,14 +12,16 @@ import logging
 import time
 import weakref
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 from penstock.errors import (
+    AuthenticationError,
     CallbackFailed,
     ConnectionClosed,
     ConnectionLost,
     PenstockError,
     PermissionsViolation,
+    ServerError,
     Timeout,
 )
 from penstock.nuid import Nuid
@@ -34,6 +36,7 @@ from ..base.steps import (
     Until,
     call,
 )
+from ..base.tokens import Replies, Tokens
 from ..protocol import events
 from ..protocol.connection import Connection, State
 from ..protocol.protocol_lines import OnProtocol, ProtocolLines
@@ -60,6 +63,7 @@ OUTPUT_BYTES = 64 * 1024
 """The size of queued output from which it is sent at once."""
 LEAVE_SHARE = 0.5
 """The share of the time of a forced reconnect in which the old server may take queued output."""
+KEY_BYTES = 32
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -138,6 +142,8 @@ class Session(Requesting[M]):
         self._requests = Requests(self)
         self._attempts = Attempts(self, self._attempting, randomness.random)
         self._nuid = Nuid(randomness)
+        self._randbytes = randomness.randbytes
+        self._tokens = Tokens(randomness.randbytes)
         self._arrivals = Mailbox()
         self._was_connected = False
         self._readers_of_status: set[StatusBox] = set()
@@ -146,6 +152,13 @@ class Session(Requesting[M]):
         """Called with each event of the connection."""
         self.on_error: Callable[[Exception], Any] | None = None
         """Called with each error that no call can raise."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies and pickles: TypeError, also for an object that has a client."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: its connection belongs to this process. "
+            "Pickle its options (client.options), and connect with them in the other process"
+        )
 
     # -- implemented by the shells -----------------------------------------------------------------
 
@@ -245,8 +258,12 @@ class Session(Requesting[M]):
         return self._nuid.next()
 
     def new_inbox(self) -> str:
-        """A unique subject for answers."""
-        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
+        """A new subject for answers, which nobody can guess."""
+        return f"{self.options.inbox_prefix}.{self._tokens.next()}"
+
+    def _new_replies(self) -> Replies:
+        """Numbered subjects for answers below a new inbox."""
+        return Replies(self.new_inbox(), self._randbytes(KEY_BYTES))
 
     def _settle_abandoned(self) -> None:
         """Do what objects that were garbage collected have left to do."""
@@ -351,6 +368,7 @@ class Session(Requesting[M]):
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
+            self._attempts.connected()
             self._note("reconnected" if event.again else "connected")
             self._arrivals._stir()
         if isinstance(event, events.Connected | events.InfoChanged):
@@ -360,7 +378,10 @@ class Session(Requesting[M]):
             self._note("lame_duck")
         elif isinstance(event, events.Disconnected) and self._was_connected:
             self._was_connected = False
+            self._attempts.lost(event.error)
             self._note("disconnected", event.error)
+            if isinstance(event.error, ServerError | AuthenticationError):
+                self._report(event.error)  # a -ERR: no call may be there to raise it
         self._changed(event)
 
     def _tell_lost(self, error: PenstockError, waiters: list[object]) -> None:
@@ -433,6 +454,7 @@ class Session(Requesting[M]):
                 yield from self._flushing(seconds * LEAVE_SHARE)
             self._connection.receive_eof(ConnectionLost("asked to connect again"))
             self._process()
+            self._attempts.pool.left()
         yield Ready(seconds)
         at = self._connection
         done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)

@@ -29,6 +29,7 @@ cdef class Columns:
     cdef readonly int64_t last_consumer_seq
     cdef readonly int64_t last_pending      # messages of the consumer after it; -1 before the first
     cdef readonly list statuses             # (subject, header block) of messages from the server itself
+    cdef public bytes inbox                 # how the subjects of statuses begin: such a message is never a row
     cdef readonly size_t rows_max
     cdef readonly size_t bytes_max
     cdef bint is_full(self) noexcept

@@ -33,6 +33,8 @@ class Columns:
     """Messages of the consumer after the last one, -1 before the first."""
     statuses: list[tuple[str, bytes]]
     """(subject, header block) of messages from the server itself: 404, 408, 409, 100 ..."""
+    inbox: bytes
+    """How the subjects of statuses begin, b"" if that is unknown: messages that others publish there are not rows."""
     rows_max: int
     bytes_max: int
 

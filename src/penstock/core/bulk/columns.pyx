@@ -134,6 +134,7 @@ cdef class Columns:
         self.payload_data = Buffer()
         self.last_pending = -1
         self.statuses = []
+        self.inbox = b""
         put_i32(self.subject_offsets, 0)
         put_i32(self.headers_offsets, 0)
         put_i32(self.payload_offsets, 0)
@@ -174,6 +175,10 @@ cdef class Columns:
 
     cdef bint add(self, Op* op) except -1:
         cdef int64_t[5] numbers
+        cdef size_t inbox = <size_t>PyBytes_GET_SIZE(self.inbox)
+        if inbox and op.subject_len >= inbox and memcmp(op.subject, PyBytes_AS_STRING(self.inbox), inbox) == 0:
+            self.put_status(op)
+            return False
         if op.reply_len and parse_ack(op.reply, op.reply_len, numbers):
             self.put(op.subject, op.subject_len, op.body, op.hlen, op.body_len, numbers)
             return True

@@ -6,6 +6,10 @@ from penstock.core.base.buffer cimport Out
 from penstock.core.protocol.wire cimport Op, Parser
 
 
+cdef enum:
+    TOKEN = 16                     # characters of a token
+
+
 cdef struct Slice:
     const char* p
     size_t n
@@ -18,6 +22,7 @@ cdef struct Slot:
     size_t size
     int64_t seq                    # where the stream has it; 0 when not known
     bint answered
+    char token[TOKEN]              # before the number in its reply, if the window has tokens
 
 
 cdef class Column:
@@ -46,10 +51,12 @@ cdef class Encoder:
     cdef bytes numbered            # the line that a number ends; b"" for none
     cdef bytes reply               # the number of the message follows; b"" for none
     cdef readonly int64_t max_payload
-    cdef readonly list refused     # (row, TOO_LARGE or BAD_SUBJECT, bytes)
+    cdef size_t max_subject        # bytes of a subject beside which reply and sizes fit into a line
+    cdef readonly list refused     # (row, TOO_LARGE, BAD_SUBJECT or LONG_SUBJECT, bytes)
     cdef bint are_alike(self, Rows rows) noexcept      # they differ in nothing but the number of their reply
-    cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number) except -1
-    # One message, with a number in its reply and one in its numbered line; 1 when it was written (or could be: no out),
+    cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number,
+                   const char* token=*) except -1
+    # One message, with a token (if any) and a number in its reply and a number in its numbered line; 1 when it was written (or could be: no out),
     # 0 when the row is to be skipped or was refused.
 
 
@@ -72,8 +79,12 @@ cdef class PublishWindow:
     cdef readonly list failures    # (row, operation, header block, payload) of answers that are no plain ack
     cdef Out head                  # of messages that are alike: what comes before the number of the reply,
     cdef Out tail                  # and what comes behind it
+    cdef object tokens             # returns bytes of tokens; None for none
+    cdef bytes drawn               # tokens, used up to token_at
+    cdef size_t token_at
     cdef Out ack                   # the last ack up to its sequence, if that ends it
     cdef bint is_full(self) noexcept
+    cdef const char* next_token(self, Slot* slot) except? NULL     # drawn into the slot; NULL without tokens
     cdef int64_t put_some(self, Rows rows, size_t start, size_t most, size_t bytes_wanted) except -1   # how many rows were looked at
     cdef int64_t put_alike(self, Rows rows, size_t start, size_t stop, size_t bytes_wanted) except -1
     cdef bint acknowledges(self, const char* p, size_t n, int64_t* seq, bint* duplicate) except -1

@@ -1,5 +1,7 @@
 """Rows of columns going out as publishes, and the acks that come back, without a Python object per message."""
 
+from collections.abc import Callable
+
 from typing_extensions import Buffer
 
 from penstock.core.protocol.wire import Parser
@@ -12,6 +14,7 @@ UNNUMBERED: int
 
 TOO_LARGE: int
 BAD_SUBJECT: int
+LONG_SUBJECT: int
 
 class Column:
     """A column of texts in Arrow's layout, or, without offsets, one text for every row."""
@@ -54,7 +57,7 @@ class Encoder:
 
     max_payload: int
     refused: list[tuple[int, int, int]]
-    """(row, TOO_LARGE or BAD_SUBJECT, bytes) of rows that cannot be sent; the caller empties it."""
+    """(row, TOO_LARGE, BAD_SUBJECT or LONG_SUBJECT, bytes) of rows that cannot be sent; the caller empties it."""
 
     def __init__(
         self,
@@ -63,7 +66,9 @@ class Encoder:
         numbered: bytes = b"",
         reply: bytes = b"",
         max_payload: int,
-    ) -> None: ...
+        max_line: int = 4096,
+    ) -> None:
+        """``max_line``: the server's max_control_line."""
     def operations(self, rows: Rows, start: int, stop: int, number: int) -> tuple[bytes, int]:
         """The rows ``start <= i < stop`` as operations, numbered from ``number`` on, and how many they are: the rows
         that are skipped or refused count for nothing.
@@ -89,8 +94,16 @@ class PublishWindow:
     failures: list[tuple[int, bytes, bytes, bytes]]
     """(row, operation, header block, payload) of answers that are no plain ack; the caller empties it."""
 
-    def __init__(self, encoder: Encoder, rows_max: int, bytes_max: int) -> None:
-        """ValueError on limits below 1."""
+    def __init__(
+        self,
+        encoder: Encoder,
+        rows_max: int,
+        bytes_max: int,
+        tokens: Callable[[], bytes] | None = None,
+    ) -> None:
+        """``tokens`` returns tokens of 16 bytes, one after the other, whenever more are needed. ValueError on
+        limits below 1.
+        """
     def __len__(self) -> int: ...
     @property
     def held_bytes(self) -> int:

@@ -1,7 +1,8 @@
 """Publishes rows of columns and reads their acks, without a Python object per message.
 
 Each message has a number, which ends its reply subject. The window holds its bytes until the answer with that number comes, so that they
-can be sent again::
+can be sent again. A window with tokens puts one before each number, and takes no answer without it: nobody who answers one message can
+forge the ack of another::
 
     held    | HPUB a.b INBOX.41 ... | HPUB a.c INBOX.42 ... | HPUB a.b INBOX.43 ... |
             ^ base                                          ^ sent                  (behind it: not taken yet)
@@ -28,6 +29,7 @@ UNNUMBERED = 2
 
 TOO_LARGE = 1
 BAD_SUBJECT = 2
+LONG_SUBJECT = 3
 
 cdef enum:
     DIGITS_MAX = 20
@@ -96,11 +98,13 @@ cdef inline char* put(char* to, const char* p, size_t n) noexcept nogil:
 cdef class Encoder:
     """Rows as operations; see publish_window.pyi."""
 
-    def __init__(self, *, bytes common=b"", bytes numbered=b"", bytes reply=b"", int64_t max_payload):
+    def __init__(self, *, bytes common=b"", bytes numbered=b"", bytes reply=b"", int64_t max_payload, size_t max_line=4096):
         self.common = common
         self.numbered = numbered
         self.reply = reply
         self.max_payload = max_payload
+        cdef size_t rest = <size_t>PyBytes_GET_SIZE(reply) + TOKEN + 3 * (DIGITS_MAX + 1)
+        self.max_subject = max_line - rest if max_line > rest else 0
         self.refused = []
 
     def operations(self, Rows rows, size_t start, size_t stop, uint64_t number) -> tuple:
@@ -126,9 +130,11 @@ cdef class Encoder:
     cdef bint are_alike(self, Rows rows) noexcept:
         return (rows.subjects.fixed and rows.payloads.fixed and rows.lines is None and not rows.how
                 and not self.common and not self.numbered and PyBytes_GET_SIZE(self.reply) > 0
+                and <size_t>rows.subjects.data.len <= self.max_subject
                 and <int64_t>rows.payloads.data.len <= self.max_payload)
 
-    cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number) except -1:
+    cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number,
+                   const char* token=NULL) except -1:
         cdef Slice subject
         cdef Slice payload
         cdef Slice lines
@@ -157,9 +163,12 @@ cdef class Encoder:
         if not rows.subjects.fixed and (not subject_literal(subject.p, subject.n) or memchr(subject.p, 0, subject.n) != NULL):
             self.refused.append((row, BAD_SUBJECT, subject.n))
             return 0
+        if subject.n > self.max_subject:
+            self.refused.append((row, LONG_SUBJECT, subject.n))
+            return 0
         if out == NULL:
             return 1
-        to = out_reserve(out, 5 + subject.n + 1 + <size_t>PyBytes_GET_SIZE(self.reply) + 3 * (DIGITS_MAX + 1) + 2
+        to = out_reserve(out, 5 + subject.n + 1 + <size_t>PyBytes_GET_SIZE(self.reply) + TOKEN + 3 * (DIGITS_MAX + 1) + 2
                          + headers + payload.n + 2)
         to = put(to, b"HPUB " if headers else b"PUB ", 5 if headers else 4)
         to = put(to, subject.p, subject.n)
@@ -167,6 +176,8 @@ cdef class Encoder:
         to += 1
         if self.reply:
             to = put(to, PyBytes_AS_STRING(self.reply), <size_t>PyBytes_GET_SIZE(self.reply))
+            if token != NULL:
+                to = put(to, token, TOKEN)
             to = put_u64(to, number)
             to[0] = c' '
             to += 1
@@ -194,7 +205,7 @@ cdef class Encoder:
 cdef class PublishWindow:
     """The window of messages that wait for an answer; see publish_window.pyi."""
 
-    def __cinit__(self, Encoder encoder, size_t rows_max, size_t bytes_max):
+    def __cinit__(self, Encoder encoder, size_t rows_max, size_t bytes_max, tokens=None):
         cdef size_t capacity = 1
         if not 1 <= rows_max <= ROWS_MAX or bytes_max < 1:
             raise ValueError(f"a window has room for 1 to {ROWS_MAX} messages and 1 byte or more: {rows_max}, {bytes_max}")
@@ -207,6 +218,8 @@ cdef class PublishWindow:
         self.encoder = encoder
         self.rows_max = rows_max
         self.bytes_max = bytes_max
+        self.tokens = tokens
+        self.drawn = b""
         self.oldest = self.next_number = 1
         self.failures = []
 
@@ -239,6 +252,18 @@ cdef class PublishWindow:
         return (self.next_number - self.oldest >= self.rows_max
                 or (self.held.len > self.held.off and self.held.len - self.held.off >= self.bytes_max))
 
+    cdef const char* next_token(self, Slot* slot) except? NULL:
+        if self.tokens is None:
+            return NULL
+        if self.token_at + TOKEN > <size_t>PyBytes_GET_SIZE(self.drawn):
+            self.drawn = self.tokens()
+            self.token_at = 0
+            if PyBytes_GET_SIZE(self.drawn) < TOKEN:
+                raise ValueError(f"a token has {TOKEN} bytes, got {len(self.drawn)}")
+        memcpy(slot.token, PyBytes_AS_STRING(self.drawn) + self.token_at, TOKEN)
+        self.token_at += TOKEN
+        return slot.token
+
     cdef bytes operation(self, Slot* slot):
         return PyBytes_FromStringAndSize(self.held.data + self.held.off + (slot.at - self.base), slot.size)
 
@@ -250,13 +275,15 @@ cdef class PublishWindow:
         cdef size_t i = start
         cdef size_t stop = rows.count if rows.count < start or most >= rows.count - start else start + most
         cdef size_t before
+        cdef const char* token
         cdef Slot* slot
         if self.encoder.are_alike(rows):
             return self.put_alike(rows, i, stop, bytes_wanted)
         while i < stop and not self.is_full() and self.base + (self.held.len - self.held.off) - self.sent < bytes_wanted:
             before = self.held.len - self.held.off      # writing may move the bytes, not how many there are
-            if self.encoder.write(&self.held, rows, i, self.next_number, <uint64_t>(rows.first + <int64_t>i)):
-                slot = &self.slots[self.next_number & self.mask]
+            slot = &self.slots[self.next_number & self.mask]
+            token = self.next_token(slot)
+            if self.encoder.write(&self.held, rows, i, self.next_number, <uint64_t>(rows.first + <int64_t>i), token):
                 slot.row = rows.first + <int64_t>i
                 slot.at = self.base + before
                 slot.size = self.held.len - self.held.off - before
@@ -268,13 +295,14 @@ cdef class PublishWindow:
         return <int64_t>(i - start)
 
     cdef int64_t put_alike(self, Rows rows, size_t start, size_t stop, size_t bytes_wanted) except -1:
-        # Rows that differ in the number of their reply alone: a head and a tail for all of them.
+        # Rows that differ in the end of their reply alone: a head and a tail for all of them.
         cdef Slice subject
         cdef Slice payload
         cdef size_t reply = <size_t>PyBytes_GET_SIZE(self.encoder.reply)
         cdef size_t head, tail, before
         cdef size_t i = start
         cdef char* to
+        cdef const char* token
         cdef Slot* slot
         rows.subjects.at(0, &subject)
         rows.payloads.at(0, &payload)
@@ -289,10 +317,13 @@ cdef class PublishWindow:
         head, tail = self.head.len, self.tail.len
         while i < stop and not self.is_full() and self.base + (self.held.len - self.held.off) - self.sent < bytes_wanted:
             before = self.held.len - self.held.off
-            to = out_reserve(&self.held, head + DIGITS_MAX + tail)
-            to = put_u64(put(to, self.head.data, head), self.next_number)
-            self.held.len = <size_t>(put(to, self.tail.data, tail) - self.held.data)
             slot = &self.slots[self.next_number & self.mask]
+            token = self.next_token(slot)
+            to = put(out_reserve(&self.held, head + TOKEN + DIGITS_MAX + tail), self.head.data, head)
+            if token != NULL:
+                to = put(to, token, TOKEN)
+            to = put_u64(to, self.next_number)
+            self.held.len = <size_t>(put(to, self.tail.data, tail) - self.held.data)
             slot.row = rows.first + <int64_t>i
             slot.at = self.base + before
             slot.size = self.held.len - self.held.off - before
@@ -382,13 +413,19 @@ cdef class PublishWindow:
         cdef int64_t seq = 0
         cdef bint duplicate = False
         cdef Slot* slot
+        cdef const char* token = NULL
         while at and op.subject[at - 1] != c'.':
             at -= 1
+        if self.tokens is not None:
+            if op.subject_len - at <= TOKEN:
+                return 0
+            token = op.subject + at
+            at += TOKEN
         number = parse_u63(op.subject + at, op.subject_len - at)
         if number < <int64_t>self.oldest or number >= <int64_t>self.next_number:
             return 0
         slot = &self.slots[<size_t>number & self.mask]
-        if slot.answered:
+        if slot.answered or (token != NULL and memcmp(token, slot.token, TOKEN) != 0):
             return 0
         if self.acknowledges(op.body + op.hlen, op.body_len - op.hlen, &seq, &duplicate):
             self.acked += 1

@@ -15,6 +15,7 @@ cdef class WireColumns(Columns):
 cdef class DirectColumns(Columns):
     """Messages that direct gets brought."""
     cdef public bytes stream
+    cdef public bytes reply                 # where the answers arrive
     cdef readonly bint foreign              # something came from another stream
 
 

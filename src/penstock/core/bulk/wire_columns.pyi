@@ -23,5 +23,7 @@ class DirectColumns(Columns):
 
     stream: bytes
     """Set before the first message: the name of the stream they have to come from."""
+    reply: bytes
+    """The subject of the answers: messages to others are dropped. b"" for any subject."""
     foreign: bool
     """Whether something came from another one (a mirror answers for it); it is not in the columns."""

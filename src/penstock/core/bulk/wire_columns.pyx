@@ -147,6 +147,7 @@ cdef class DirectColumns(Columns):
 
     def __cinit__(self):
         self.stream = b""
+        self.reply = b""
 
     cdef bint add(self, Op* op) except -1:
         cdef int64_t[5] numbers
@@ -154,6 +155,9 @@ cdef class DirectColumns(Columns):
         cdef size_t end = op.hlen - 4
         cdef size_t at = 0
         cdef size_t subject = 0, subject_len = 0, value = 0
+        if self.reply and (op.subject_len != <size_t>len(self.reply)
+                           or memcmp(op.subject, <const char*>self.reply, op.subject_len) != 0):
+            return False
         numbers[1] = numbers[2] = numbers[3] = numbers[4] = 0
         if is_block(block, op.hlen):
             at = last_line(block, end, b"Nats-Last-Sequence", 18, &value)

@@ -109,7 +109,7 @@ class _Answers:
             raise RuntimeError("another reader is open on this connection")
         self._interest: Interest
         self._inbox = self._client.new_inbox()
-        self._requests = 0
+        self._reply = ""
         self._columns = self._fresh()
         # How many messages the server has behind the batch; -1 before the end of the batch.
         self._left = -1
@@ -136,17 +136,16 @@ class _Answers:
         """
         plan, reading = self._plan, self._reading
         count = min(plan.batch_rows, reading.last - reading.position + 1)
+        self._reply = f"{self._inbox}.{self._client._tokens.next()}"
         self._columns, self._left, self._problem = self._fresh(), -1, None
-        self._requests += 1
         request = MsgGetRequest(
             seq=reading.position,
             batch=count,
             max_bytes=BATCH_BYTES,
             next_by_subj=cover(plan.subjects) if plan.subjects else "",
         )
-        reply = f"{self._inbox}.{self._requests}"
         reconnects = self._client.reconnects
-        self._client._connection.publish(subject, encode(request), reply)
+        self._client._connection.publish(subject, encode(request), self._reply)
         deadline = time.monotonic() + plan.servers.request_timeout_seconds
         while self._left < 0 and self._problem is None:
             signs = self._signs
@@ -174,6 +173,7 @@ class _Answers:
     def _room(self, rows: int) -> DirectColumns:
         columns = DirectColumns(rows, 1 << 30)
         columns.stream = self._plan.stream.encode("utf-8", "surrogateescape")
+        columns.reply = self._reply.encode("utf-8", "surrogateescape")
         return columns
 
     # -- called while bytes are parsed ------------------------------------------------------------
@@ -198,7 +198,7 @@ class _Answers:
 
     def _take_statuses(self, columns: DirectColumns) -> None:
         for subject, block in columns.statuses:
-            if subject == f"{self._inbox}.{self._requests}":
+            if subject == self._reply:
                 self._on_status(block)
         columns.statuses.clear()
         if columns.foreign:
@@ -208,7 +208,7 @@ class _Answers:
         self._signs += 1
         try:
             status, description, headers = decode_headers(block)
-        except ValueError:  # not from a server: another client publishes to this inbox
+        except ValueError:  # not from a server: another client publishes to this subject
             return
         left = headers.get(_PENDING, ["0"])[0]
         if status == _END:

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["append", "upsert"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the functions for users at first use, because they import the library of tables."""
-    if name in __all__:
-        from penstock.spark.tables import upserts
+if not TYPE_CHECKING:  # or checkers would take any name for one of this package
 
-        return getattr(upserts, name)
-    raise AttributeError(name)
+    def __getattr__(name: str) -> Any:
+        """Import the functions for users at first use, because they import the library of tables."""
+        if name in __all__:
+            from penstock.spark.tables import upserts
+
+            return getattr(upserts, name)
+        raise AttributeError(name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.client.blocking.bulk.rows import RowPublisher
 from penstock.client.plans.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
-from penstock.core.bulk.publish_window import TOO_LARGE
+from penstock.core.bulk.publish_window import LONG_SUBJECT, TOO_LARGE
 from penstock.core.protocol.subjects import matches
 from penstock.errors import (
     ApiError,
@@ -98,6 +98,8 @@ def why_refused(code: int, size: int, limit: int) -> str:
     """The reason why an encoder refused a row."""
     if code == TOO_LARGE:
         return f"it has {size} bytes of headers and data, but only {limit} are taken"
+    if code == LONG_SUBJECT:
+        return f"its subject has {size} bytes, more than a server takes (max_control_line)"
     return "its subject is none that can be published to"
 
 

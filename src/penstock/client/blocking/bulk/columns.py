@@ -112,6 +112,7 @@ class ColumnReader:
         self._in_flight = in_flight
         self.stop_seq = stop_seq
         self._kind = (headers_only, replies)
+        self._replies = self.client._new_replies()
         self._current = self._columns()
         self._ready: deque[Columns] = deque()
         self._requests = 0
@@ -121,8 +122,7 @@ class ColumnReader:
         self._error: PenstockError | None = None
         self._signs = 0  # counts everything that the subscription receives
         self._reconnects = self.client.reconnects
-        self._inbox = self.client.new_inbox()
-        self.client._attach(f"{self._inbox}.*", self)
+        self.client._attach(self._replies.pattern, self)
         self.client._connection.capture = self
 
     def __enter__(self) -> ColumnReader:
@@ -135,10 +135,13 @@ class ColumnReader:
 
     def _columns(self) -> Columns:
         headers_only, replies = self._kind
-        if not headers_only and not replies:
-            return Columns(self._rows, self._max_bytes)
-        columns = WireColumns(self._rows, self._max_bytes)
-        columns.headers_only, columns.replies = self._kind
+        columns: Columns
+        if headers_only or replies:
+            columns = wired = WireColumns(self._rows, self._max_bytes)
+            wired.headers_only, wired.replies = self._kind
+        else:
+            columns = Columns(self._rows, self._max_bytes)
+        columns.inbox = self._replies.prefix.encode()
         return columns
 
     def close(self) -> None:
@@ -174,14 +177,15 @@ class ColumnReader:
             self.last_seq = columns.last_seq
         if columns.statuses:
             self._signs += 1
-            for _, block in columns.statuses:
-                self._on_status(block)
+            for subject, block in columns.statuses:
+                if self._replies.number_of(subject):
+                    self._on_status(block)
             columns.statuses.clear()
 
     def _on_status(self, block: bytes) -> None:
         try:
             status, description, headers = decode_headers(block)
-        except ValueError:  # not from a server: another client publishes to this inbox
+        except ValueError:  # not from a server: another client publishes to this subject
             return
         if status == HEARTBEAT:
             return
@@ -275,7 +279,9 @@ class ColumnReader:
             self._oversize = False
             self._requests += 1
             self._outstanding += count
-            self.client._connection.publish(self._subject, body, f"{self._inbox}.{self._requests}")
+            self.client._connection.publish(
+                self._subject, body, self._replies.subject(self._requests)
+            )
 
 
 def read_range(

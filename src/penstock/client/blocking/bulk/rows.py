@@ -62,8 +62,9 @@ class RowPublisher:
             numbered=numbered,
             reply=f"{self._inbox}.".encode(),
             max_payload=min(client.server_info.max_payload, payload_max or LARGE),
+            max_line=client.options.control_line_max,
         )
-        self.flow = PublishWindow(encoder, window, window_bytes)
+        self.flow = PublishWindow(encoder, window, window_bytes, client._tokens.block)
         self._reconnects = 0
         self._complaint: Exception | None = None
         self.open(client)

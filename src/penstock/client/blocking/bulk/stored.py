@@ -141,6 +141,7 @@ class _Answers:
         self.found: dict[int, bytes] = {}
         self._client = js.client
         self._wanted = range(0)
+        self._asked: dict[str, int] = {}  # sequences by the subjects of their answers
         self._silent = False
         self._inbox = self._client.new_inbox()
         self._client._attach(f"{self._inbox}.*", self)
@@ -158,7 +159,8 @@ class _Answers:
         """Send one request for each sequence."""
         self._wanted = sequences
         for seq in sequences:
-            reply = f"{self._inbox}.{seq}"
+            reply = f"{self._inbox}.{self._client._tokens.next()}"
+            self._asked[reply] = seq
             self._client._connection.publish(subject, encode(MsgGetRequest(seq=seq)), reply)
         self._client._flush_output()
 
@@ -195,11 +197,12 @@ class _Answers:
 
     def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
+        seq = self._asked.get(message.subject)
+        if seq is None:
+            return  # somebody else published to the inbox
         if message.status == _NO_RESPONDERS:
             self._silent = True
-            return
-        seq = int(message.subject.rpartition(".")[2])
-        if seq in self._wanted:
+        else:
             self.found[seq] = message.data
 
     def _on_end(self) -> None:
