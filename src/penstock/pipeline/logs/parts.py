@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import threading
+import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,9 +221,10 @@ class SparkThread:
 
 def local_time_zone() -> str:
     """The name of this machine's time zone, for log times without a zone; UTC if unknown."""
-    if (named := os.environ.get("TZ")) and "/" in named:
-        return named.lstrip(":")
-    zone = Path("/etc/localtime").resolve().parts
-    if "zoneinfo" in zone:
-        return "/".join(zone[zone.index("zoneinfo") + 1 :])
-    return "UTC"
+    named = os.environ.get("TZ", "").lstrip(":")
+    parts = Path(named if "/" in named else "/etc/localtime").resolve().parts
+    if "zoneinfo" in parts:
+        parts = parts[parts.index("zoneinfo") + 1 :]
+        named = "/".join(parts[1:] if parts[:1] in (("posix",), ("right",)) else parts)
+    # A wrong name would end the query at its first row.
+    return named if "/" in named and named in zoneinfo.available_timezones() else "UTC"
