@@ -66,3 +66,16 @@ def test_the_verdict(changes, word):
     text = console.file.getvalue()
     for wanted in (word, "sshd", "(none)", "level info", "/somewhere/tables"):
         assert wanted in text
+
+
+def test_files_that_were_not_read_are_counted_and_named():
+    console = Console(file=io.StringIO(), width=80)
+    unread = {f"/logs/{number}.log": "too long" for number in range(25)}
+    made = summary(unread={**unread, "/a\n\x1b[2J\udce9[red].log": "its name has a line end"})
+    made.print(console, "/somewhere/tables")
+    text = console.file.getvalue()
+    assert "files not read, or in part" in text
+    assert "26" in text
+    assert "not read: /a\\n\\x1b[2J\\udce9[red].log: its name has a line end\n" in text
+    assert "not read: 6 more" in text
+    assert "PASS" in text

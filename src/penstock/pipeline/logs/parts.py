@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.client.blocking import connect_blocking
 from penstock.pipeline.logs import names
+from penstock.pipeline.logs.chain import Chain
 from penstock.pipeline.logs.settings import RunError
-from penstock.pipeline.logs.shipper import Chain, Shipper, ship_forever
+from penstock.pipeline.logs.shipper import Shipper, ship_forever
 from penstock.pipeline.running.supervising import (
     JvmDied,
     QueryEnded,
@@ -61,6 +62,11 @@ class ShipperThread:
     def acked(self) -> int:
         """The number of lines stored in this run."""
         return self._shipper.acked if self._shipper else 0
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Files whose lines are not shipped, or not all of them, with the reason."""
+        return self._shipper.unread if self._shipper else {}
 
     def start(self) -> None:
         """Start to ship."""
