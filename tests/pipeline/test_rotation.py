@@ -4,6 +4,7 @@ The model is a list of the lines that were written. Files are renamed, copied an
 dated and compressed, while the shipper runs and while nothing runs.
 """
 
+import contextlib
 import gzip
 import itertools
 import os
@@ -57,6 +58,25 @@ class House:
         if self.shipper is not None:
             while self.shipper.step():
                 pass
+
+    def break_off(self) -> None:
+        """Die after some lines of a step."""
+        if self.shipper is None:
+            return
+        left = 2
+        publish = self.shipper._chain.publish
+
+        def dying(*message):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            publish(*message)
+
+        self.shipper._chain.publish = dying
+        with contextlib.suppress(KeyboardInterrupt):
+            self.shipper.step()
+        self.stop()
 
     def later(self) -> None:
         """Time in which the shipper looks, decides, and looks again."""
@@ -183,44 +203,55 @@ def test_each_scheme(house, scheme, how, running):
     house.check()
 
 
+_logs = st.sampled_from(["app.log", "web.log"])
 _actions = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), st.sampled_from(["app.log", "web.log"]), st.integers(1, 5)),
-        st.tuples(st.just("rotate"), st.sampled_from(["app.log", "web.log"]), st.just(0)),
+        st.tuples(st.just("write"), _logs, st.integers(1, 5)),
         st.tuples(
-            st.sampled_from(["step", "stop", "start", "later", "compress"]), st.just(""), st.just(0)
+            st.just("rotate"), _logs, st.tuples(st.sampled_from(SCHEMES), st.sampled_from(WAYS))
+        ),
+        st.tuples(
+            st.sampled_from(["step", "stop", "start", "later", "compress", "break"]),
+            st.just(""),
+            st.none(),
         ),
     ),
     max_size=25,
 )
 
 
-@settings(max_examples=length(25, 300), deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    actions=_actions,
-    scheme=st.sampled_from(SCHEMES),
-    how=st.sampled_from(WAYS),
-    header=st.booleans(),
-)
-def test_any_order_of_them(client, tmp_path_factory, actions, scheme, how, header):
-    house = House(client, tmp_path_factory.mktemp("logs"))
+def play(house, actions, usual, header):
+    """Do the actions; ``usual`` is the scheme and way of each rotation, None for that of the action."""
     new = set()
     for log in ("app.log", "web.log"):
         house.write(log)
     house.step()
-    for action, log, count in actions:
+    for action, log, drawn in actions:
         if action == "write":
             if header and log in new:
                 house.write_header(log)
             new.discard(log)
-            house.write(log, count)
+            house.write(log, drawn)
         elif action == "rotate":
-            house.rotate(log, scheme, how)
+            house.rotate(log, *(usual or drawn))
             new.add(log)
         elif action == "compress":
             house.compress_old()
+        elif action == "break":
+            house.break_off()
         else:
             getattr(house, action)()
+
+
+@settings(max_examples=length(25, 300), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    actions=_actions,
+    usual=st.one_of(st.none(), st.tuples(st.sampled_from(SCHEMES), st.sampled_from(WAYS))),
+    header=st.booleans(),
+)
+def test_any_order_of_them(client, tmp_path_factory, actions, usual, header):
+    house = House(client, tmp_path_factory.mktemp("logs"))
+    play(house, actions, usual, header)
     house.check()
     house.close()
 
