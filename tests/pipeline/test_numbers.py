@@ -15,7 +15,7 @@ from penstock.pipeline.running.writing import writer_name
 QUERY = Query("raw", "raw", ("raw",), ("table", "bad"), True)
 
 
-def progress(batch, rows, end, latest, name="shop-raw"):
+def progress(batch, rows, end, latest, name="shop-raw", late=()):
     source = SimpleNamespace(
         endOffset=f'{{"stream": "S", "seq": {end}, "born": "b"}}',
         latestOffset=f'{{"stream": "S", "seq": {latest}, "born": "b"}}',
@@ -33,6 +33,7 @@ def progress(batch, rows, end, latest, name="shop-raw"):
             batchDuration=100,
             durationMs={"addBatch": 50},
             sources=[source],
+            stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=each) for each in late],
             sink=SimpleNamespace(description="x"),
         )
     )
@@ -59,10 +60,24 @@ def test_batches_add_up():
     [numbers] = found.numbers()
     assert (numbers.state, numbers.batch, numbers.batches, numbers.rows) == ("running", 1, 2, 30)
     assert numbers.lag == 1
+    assert numbers.late_rows == 0
     assert numbers.streams == {"S": 30}
     assert numbers.sinks == {"table": 28, "bad": 2}
     assert [message["query"] for message in told] == ["raw", "raw"]
     assert as_data(numbers)["sinks"] == {"table": 28, "bad": 2}
+
+
+def test_rows_that_a_watermark_dropped_are_counted_and_shown():
+    found = board()
+    take(found, progress(0, 10, 10, 10, late=(3,)))
+    take(found, progress(1, 10, 20, 20, late=(1, 2)))
+    [numbers] = found.numbers()
+    assert numbers.late_rows == 6
+    assert as_data(numbers)["late_rows"] == 6
+    assert "late 6" in shown([([numbers], "running")])
+    console = Console(file=io.StringIO(), width=120)
+    console.print(summary_table([numbers]))
+    assert "late rows" in console.file.getvalue()
 
 
 def shown(view_of, terminal=False):

@@ -209,6 +209,10 @@ def test_the_line_that_says_it():
 def test_the_time_zone_is_one_spark_knows(monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Berlin")
     assert local_time_zone() == "Europe/Berlin"
+    monkeypatch.setenv("TZ", ":/usr/share/zoneinfo/posix/Europe/Berlin")
+    assert local_time_zone() == "Europe/Berlin"
+    monkeypatch.setenv("TZ", "Europe/Nowhere")
+    assert local_time_zone() == "UTC"
     monkeypatch.delenv("TZ")
     assert local_time_zone()
 

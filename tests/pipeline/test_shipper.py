@@ -2,6 +2,8 @@
 restarted.
 """
 
+import gzip
+import os
 import time
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from penstock.client.base.models import StreamConfig
 from penstock.client.blocking import connect_blocking
 from penstock.errors import PenstockError
-from penstock.pipeline.logs import names, shipper
+from penstock.pipeline.logs import names
+from penstock.pipeline.logs.chain import WINDOW_MESSAGES, Chain, read_mark
 from penstock.pipeline.logs.files import Identity
-from penstock.pipeline.logs.shipper import Chain, Shipper, read_mark, ship_forever
+from penstock.pipeline.logs.shipper import Shipper, ship_forever
 
 pytestmark = pytest.mark.peer
 
@@ -81,7 +84,7 @@ def test_lines_of_several_files_with_their_headers(box):
     assert ship.files == 2
     assert box.texts("a.log") == ["one", "two", ""]
     assert box.texts("b.log") == ["eins"]
-    message = box.js.get_message("LOGS", last_by_subject=names.subject_of("box", str(path)))
+    message = box.js.get_message("LOGS", last_by_subject=names.subjects_of("box", str(path)))
     headers = {name: values[0] for name, values in message.headers.items()}
     assert headers[names.HOST_HEADER] == "box"
     assert headers[names.FILE_HEADER] == str(path)
@@ -90,13 +93,15 @@ def test_lines_of_several_files_with_their_headers(box):
     identity = Identity.parse(headers[names.IDENTITY_HEADER])
     assert identity.inode == path.stat().st_ino
     assert headers["Nats-Msg-Id"] == f"{identity}:8"
+    assert message.subject == names.subject_of("box", str(path), str(identity))
+    assert names.path_of(message.subject) == str(path)
 
 
 def test_following_and_new_files(box):
     now = [0.0]
     box.write("a.log", "one")
     ship = box.shipper()
-    ship._clock = lambda: now[0]
+    ship._open._clock = lambda: now[0]
     assert ship.step() == 1
     box.write("a.log", "two")
     box.write("b.log", "eins")
@@ -196,8 +201,8 @@ def test_somebody_else_publishing_costs_nothing_but_time(box):
 def test_two_shippers_of_the_same_files_double_nothing(box):
     box.write("a.log", *(f"line {number}" for number in range(50)))
     one, other = box.shipper(), box.shipper()
-    one._discover()
-    other._discover()
+    one._open.look()
+    other._open.look()
     one.step()
     other.step()
     box.write("a.log", "more")
@@ -245,10 +250,95 @@ def test_lines_that_are_longer_than_a_message_may_be(box):
 
 def test_a_foreign_last_message_means_from_the_begin(box):
     path = box.write("a.log", "one")
-    box.js.publish(names.subject_of("box", str(path)), b"not a shipper's")
+    box.js.publish(f"logs.box.{names.token(str(path)[1:])}", b"not a shipper's")
+    box.js.publish(f"logs.box.{names.token(str(path)[1:])}.1-2-3-a-0", b"neither")
     assert read_mark(box.js.get_message("LOGS", 1)) is None
     box.shipper().step()
     assert box.texts("a.log") == ["one"]
+
+
+def test_subjects_of_earlier_versions_are_continued(box, monkeypatch):
+    path = box.write("a.log", "one", "two")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            names, "subject_of", lambda host, path, identity: f"logs.{host}.{names.token(path[1:])}"
+        )
+        box.shipper().step()
+    path.rename(path.with_name("a.log.1"))
+    with path.with_name("a.log.1").open("a") as file:
+        file.write("three\n")
+    box.write("a.log", "four")
+    ship = box.shipper()
+    ship.drain()
+    assert box.texts("a.log") == ["one", "two", "three", "four"]
+    assert box.shipper().drain() == 0
+    assert ship.unread == {}
+
+
+def test_files_that_cannot_be_shipped_cost_only_themselves(box):
+    box.write("a.log", "one")
+    box.write("line\nend.log", "two")
+    deep = box.folder
+    for _ in range(7):
+        deep = deep / ("\u00e4" * 110)
+        deep.mkdir()
+    (deep / "long.log").write_text("three\n")
+    (box.folder / "packed.log").write_bytes(b"\xfd7zXZ\x00\x00\x04")
+    (box.folder / "broken.log").write_bytes(b"\x1f\x8b\x08\x00garbage")
+    (box.folder / "caf\udce9.log").write_text("four\n")
+    ship = box.shipper()
+    ship.drain()
+    assert sorted(text for *_, text in box.stored()) == ["four", "one"]
+    reasons = {path.rpartition("/")[2]: reason for path, reason in ship.unread.items()}
+    assert sorted(reasons) == ["broken.log", "line\nend.log", "long.log", "packed.log"]
+    assert "line end" in reasons["line\nend.log"]
+    assert "too long" in reasons["long.log"]
+    assert "xz" in reasons["packed.log"]
+    assert "gzip" in reasons["broken.log"]
+
+
+def test_a_compressed_file_that_is_named_is_read(box):
+    with gzip.open(box.folder / "a.log.gz", "wb") as file:
+        file.write(b"one\ntwo\n")
+    client = connect_blocking(box.url)
+    box.clients.append(client)
+    where = str(box.folder / "a.log.gz")
+    for _ in range(2):
+        Shipper(Chain(client.jetstream(), "LOGS"), where, "box").drain()
+    assert box.texts("a.log.gz") == ["one", "two"]
+
+
+def test_a_hole_under_a_writer_is_no_text(box):
+    """A writer without O_APPEND goes on at its offset after copytruncate."""
+    path = box.folder / "a.log"
+    with path.open("w") as file:
+        file.write("x" * 9000 + "\n")
+        file.flush()
+        ship = box.shipper()
+        ship.step()
+        path.with_name("a.log.1").write_bytes(path.read_bytes())
+        os.truncate(path, 0)
+        for text in ("two\n", "three\n"):
+            file.write(text)
+            file.flush()
+            ship._open._look_at = 0.0
+            ship.step()
+    assert box.texts("a.log")[1:] == ["two", "three"]
+    assert box.shipper().drain() == 0
+
+
+def test_a_log_that_was_truncated_while_nothing_ran_is_named(box):
+    path = box.write("a.log", "one", "two")
+    ship = box.shipper()
+    ship.step()
+    assert ship.unread == {}
+    os.truncate(path, 0)
+    box.write("a.log", "three")
+    again = box.shipper()
+    again.step()
+    assert list(again.unread) == [str(path)]
+    assert box.texts("a.log") == ["one", "two", "three"]
+    assert box.shipper().step() == 0
 
 
 def test_trouble_is_told_and_waited_out(box, monkeypatch):
@@ -267,7 +357,7 @@ def test_trouble_is_told_and_waited_out(box, monkeypatch):
     ship_forever(ship, lambda seconds: calls >= 3, told.append)
     assert [str(error) for error in told] == ["away", "None"]
     assert box.texts("a.log") == ["one"]
-    assert shipper.WINDOW_MESSAGES > 1
+    assert WINDOW_MESSAGES > 1
 
 
 def test_a_stop_ends_it_within_a_file_and_the_next_goes_on(box):

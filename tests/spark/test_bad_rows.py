@@ -96,6 +96,61 @@ def test_rows_that_are_no_messages(sink, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_texts_that_are_not_utf8(sink, mode, tmp_path):
+    given = made(sink, mode)
+    given.pop("subject")
+    raw = ROWS.set(1, pa.field("subject", pa.binary())).set(3, pa.field("msg_id", pa.binary()))
+    maps = pa.map_(pa.string(), pa.list_(pa.binary()))
+    raw = raw.set(0, pa.field("data", pa.binary())).set(2, pa.field("headers", maps))
+    x = f"{sink.low}.x".encode()
+    rows = [
+        row(subject=x, data=b"\xff first"),
+        row(subject=x + b"\xff"),
+        row(subject=x, msg_id=b"\xed\xa0\x80"),
+        row(subject=x, headers=[("K", [b"\xfe"])]),
+        row(subject=x, data=b"last"),
+    ]
+    columns = [
+        column if kind.equals(column.type) else _as_text(column, kind)
+        for column, kind in zip(pa.Table.from_pylist(rows, raw).columns, ROWS.types, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays([one.combine_chunks() for one in columns], schema=ROWS)
+    side = {"onRowError": "side", "errorPath": tmp_path}
+    written = write_partition(sink.plan(ROWS, **given, **side), task(), [batch])
+    assert (written.rows, written.refused) == (5, 3)
+    assert [data for _, data in sink.stored()] == [b"\xff first", b"last"]
+    [path] = tmp_path.iterdir()
+    found = pq.read_table(path).sort_by("row").to_pylist()
+    columns = ("subject", "msg_id", "headers")
+    for one, number, column in zip(found, (1, 2, 3), columns, strict=True):
+        assert one["row"] == number
+        assert one["reason"].startswith(f"column {column} ")
+        assert "UTF-8" in one["reason"]
+    if mode != "none":
+        write_partition(sink.plan(ROWS, **given, **side), task(), [batch])
+        assert [data for _, data in sink.stored()] == [b"\xff first", b"last"]
+    with pytest.raises(WriteError, match=r"row 1 of .* column subject is not UTF-8"):
+        write_partition(sink.plan(ROWS, **given), task(9), [batch])
+
+
+def _as_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The same bytes as texts, whatever they are."""
+    [array] = column.chunks
+    if pa.types.is_string(kind):
+        return pa.chunked_array([pa.Array.from_buffers(kind, len(array), array.buffers())])
+    values = array.items.values
+    texts = pa.Array.from_buffers(pa.string(), len(values), values.buffers())
+    lists = pa.ListArray.from_arrays(array.items.offsets, texts)
+    offsets = array.offsets.to_pylist()
+    starts = [
+        None if missing else at
+        for at, missing in zip(offsets, [*array.is_null().to_pylist(), False], strict=True)
+    ]
+    made = pa.MapArray.from_arrays(pa.array(starts, pa.int32()), array.keys, lists)
+    return pa.chunked_array([made])
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("config", "text"),
     [

@@ -182,3 +182,22 @@ def test_what_cannot_be_is_said_before(sink):
         plan(sink, name, PLAIN, exactlyOnce="batch")
     with pytest.raises(OptionError, match="bucket is missing"):
         plan_kv_write({"servers": sink.url}, from_arrow_schema(PLAIN))
+
+
+def test_keys_that_are_not_utf8_go_aside(sink, tmp_path):
+    name = bucket(sink)
+    raw = pa.array([b"a", b"b\xff", b"c"], pa.binary())
+    keys = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    days = pa.array([0, 0, 3_000_000], pa.int32()).cast(pa.date32())
+    values = pa.array([b"1", b"2", b"\xff"], pa.binary())
+    batch = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
+    side = {"onRowError": "side", "errorPath": tmp_path}
+    written = write_partition(plan(sink, name, PLAIN, **side), task(), [batch])
+    assert (written.rows, written.refused) == (3, 1)
+    assert read(sink.url, name, ["a", "c"]) == {"a": b"1", "c": b"\xff"}
+    [path] = tmp_path.iterdir()
+    assert pq.read_table(path)["reason"].to_pylist() == ["column key is not UTF-8: b'b\\xff'"]
+    by_day = pa.schema([("day", pa.date32()), ("value", pa.binary())])
+    batch = pa.RecordBatch.from_arrays([days, values], ["day", "value"])
+    written = write_partition(plan(sink, name, by_day, key="d.{day}", **side), task(1), [batch])
+    assert (written.rows, written.refused) == (3, 1)

@@ -125,3 +125,19 @@ def test_what_cannot_be_is_said_before(sink):
         plan(sink, "nothere")
     with pytest.raises(OptionError, match="chunkSize is '1g'"):
         plan(sink, store(sink), chunkSize="1g")
+
+
+def test_names_that_are_not_utf8_go_aside(sink, tmp_path):
+    name = store(sink)
+    rows = [row("a", b"1"), row("b", b"2"), row("c", b"\xff")]
+    batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    raw = pa.array([b"a", b"b\xff", b"c"], pa.binary())
+    names = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    batch = batch.set_column(0, SCHEMA.field(0), names)
+    side = {"onRowError": "side", "errorPath": tmp_path}
+    written = write_objects(plan(sink, name, **side), task(), [batch])
+    assert (written.rows, written.refused) == (3, 1)
+    [path] = tmp_path.iterdir()
+    assert pq.read_table(path)["reason"].to_pylist() == ["column name is not UTF-8: b'b\\xff'"]
+    with pytest.raises(WriteError, match="column name is not UTF-8"):
+        write_objects(plan(sink, name), task(1), [batch])

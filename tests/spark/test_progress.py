@@ -101,6 +101,7 @@ def test_the_message_of_a_batch():
         "processed_rows_per_second": 1193.317,
         "batch_ms": 419,
         "phases_ms": {"addBatch": 350, "walCommit": 12},
+        "late_rows": 0,
         "lag": 7,
         "streams": {"ORDERS": {"end": 41, "latest": 48, "lag": 7}},
         "sink": "NoopTable",
@@ -342,6 +343,7 @@ def test_metrics():
     assert found["penstock_spark_query_phase_seconds", "addBatch", "orders"] == 0.35
     assert found["penstock_spark_query_batch_seconds", "orders"] == 0.419
     assert found["penstock_spark_query_rows_total", "orders"] == 500
+    assert found["penstock_spark_query_late_rows_total", "orders"] == 0
     assert found["penstock_spark_query_progress_timestamp_seconds", "orders"] == 1795246338.236
     listener.onQueryTerminated(terminated("boom"))
     found = scrape(made)

@@ -26,3 +26,10 @@ def test_a_driver_is_on_the_loopback_address_only_where_its_workers_are_there(ma
     assert ("spark.driver.host" in found) is loopback
     assert ("spark.driver.bindAddress" in found) is loopback
     assert found["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.slow
+def test_arrow_functions_get_rows(spark):
+    name = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+    assert defaults("local")[name] == defaults("yarn")[name] == "false"
+    assert spark.conf.get(name) == "false"

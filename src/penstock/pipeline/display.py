@@ -43,19 +43,28 @@ class View(Protocol):
 
 
 class Rate:
-    """The rate per second over the last seconds, of a count that only grows."""
+    """The rate per second over the last seconds, of a count that only grows.
+
+    A count grows at the ends of batches. So the rate is measured from one growth to another, over ten
+    seconds or the last batch, whichever is longer, and falls to 0 when the count has not grown for
+    twice that time.
+    """
 
     def __init__(self) -> None:
         """Start without a rate."""
-        self._seen: deque[tuple[float, int]] = deque()
+        self._grown: deque[tuple[float, int]] = deque()
 
     def of(self, count: int, now: float) -> float:
         """The rate, given the count at a time (seconds of a monotonic clock)."""
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - _RATE_OVER_SECONDS:
-            self._seen.popleft()
-        (before, first), (after, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (after - before) if after > before else 0.0
+        if not self._grown or count != self._grown[-1][1]:
+            self._grown.append((now, count))
+        while len(self._grown) > 2 and self._grown[1][0] <= now - _RATE_OVER_SECONDS:
+            self._grown.popleft()
+        (before, first), (after, last) = self._grown[0], self._grown[-1]
+        took = after - before
+        if took <= 0.0 or now - after > 2 * max(took, _RATE_OVER_SECONDS):
+            return 0.0
+        return (last - first) / max(took, now - after)
 
 
 class Screen:

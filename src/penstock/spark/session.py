@@ -8,6 +8,8 @@ driver on the loopback address         other machines cannot reach it; not set w
 no UI, no progress bar                 a port less; the caller shows its own progress
 FileSystem checkpoint manager,         a micro-batch takes 0.2 s instead of 0.29 s; right for
 no checksum files                      checkpoints on a local disk
+no columnar input of Arrow UDFs        with it, Spark 4.2 and 4.3 fail or give wrong results in
+                                       some plans; 4.4 has it off
 2 shuffle partitions                   200 tasks for a few rows make small jobs slow
 log4j at ERROR                         Spark's warnings at every start do not concern the user
 =====================================  ==========================================================
@@ -47,6 +49,7 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -27,7 +27,7 @@ steps:
     columns: {id: made.id, customer: made.customer, amount: made.amount}
     drop: [made]
     expect:
-      has_id: id is not null
+      has_ids: id is not null and customer is not null
       has_amount: amount >= 0
 
 sinks:                              # one read of the stream feeds all four

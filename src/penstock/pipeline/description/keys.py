@@ -64,6 +64,8 @@ UPSERT = (
         "ifBehind",
         "If the table is gone or holds less than before: fail, begin again there, or fill it.",
     ),
+    Key("onRowError", "A row that the table cannot hold: fail, or side (it goes to errorPath)."),
+    Key("errorPath", "Side output: a folder of Parquet files."),
 )
 DEFAULTS = (
     Key("trigger", "Shortest interval at which a query looks for rows: 1s; 0 means no pause."),

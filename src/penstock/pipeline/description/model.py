@@ -76,6 +76,8 @@ class Upsert:
     merge_schema: bool = False
     storage: dict[str, str] = field(default_factory=dict, repr=False)
     if_behind: str = "fail"
+    on_row_error: str = "fail"
+    error_path: str | None = None
 
 
 @dataclass(frozen=True)

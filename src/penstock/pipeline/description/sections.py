@@ -187,6 +187,7 @@ class Sections:
         return replace(sink, format=format_name, options=_texts(given), partition_by=partition_by)
 
     def _upsert(self, fields: Fields) -> Upsert | None:
+        from penstock.spark.tables.aside import SIDE, AsideOptions
         from penstock.spark.tables.places import place
 
         for key in ("partitionBy", "options"):
@@ -200,6 +201,8 @@ class Sections:
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
         merge_schema = fields.flag("mergeSchema")
         if_behind = fields.word("ifBehind", (FAIL, BEGIN, FILL)) or FAIL
+        on_row_error = fields.word("onRowError", (FAIL, SIDE)) or FAIL
+        error_path = fields.text("errorPath") if fields.has("errorPath") else None
         storage = {name: text for name, text in self._defaults.items() if is_storage(name)}
         for name in [name for name in fields.section.entries if is_storage(name)]:
             value = fields.take(name)
@@ -213,8 +216,24 @@ class Sections:
             place(path)
         except OptionError as error:
             fields.problem("upsert", str(error))
+        if error_path is not None:
+            error_path = self.beside(error_path)
+        try:
+            AsideOptions(on_row_error, error_path)
+        except OptionError as error:
+            fields.problem("onRowError" if error_path is None else "errorPath", str(error))
         short = {name.partition(".")[2]: text for name, text in _texts(storage).items()}
-        return Upsert(path, keys, sequence, delete_when, merge_schema, short, if_behind)
+        return Upsert(
+            path,
+            keys,
+            sequence,
+            delete_when,
+            merge_schema,
+            short,
+            if_behind,
+            on_row_error,
+            error_path,
+        )
 
     def _fields(self, label: str, value: Value, line: int, known: tuple[Key, ...]) -> Fields | None:
         if isinstance(value, Section):

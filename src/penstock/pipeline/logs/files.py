@@ -6,37 +6,53 @@ belongs to an :class:`Identity`, which stays the same while the file only grows:
     <device>-<inode>-<length>-<digest of the first length bytes>-<generation>
 
 The first bytes are those of the first line, so they do not change when the file grows. The
-generation counts the files seen under the path, because an inode may be used again, and a truncated
-file may begin with the same line again.
+generation counts the files seen with this device and inode, because an inode may be used again, and
+a truncated file may begin with the same line again. NULs before the first line are a hole that a
+truncation left under its writer; they belong to no line.
 
-:class:`Tail` reads one file, :class:`Follower` the files that follow one another under one path. A
-line is shipped when its newline is there. Where no more can come (a renamed file, the end of a
-single run), and for pieces of lines that are too long for one message, text is shipped without its
-newline and marked *partial*: later text continues after it, and no byte is read twice.
+:class:`Tail` reads one file, plain or compressed by gzip. A line is shipped when its newline is
+there. Where no more can come (a renamed file, the end of a single run), and for pieces of lines that
+are too long for one message, text is shipped without its newline and marked *partial*: later text
+continues after it, and no byte is read twice.
 
-Does not know streams or the network.
+Does not know streams or the network, nor which names a rotation gives
+(:mod:`penstock.pipeline.logs.rotation`).
 """
 
 from __future__ import annotations
 
 import glob
+import gzip
 import hashlib
 import os
-import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from penstock.pipeline.logs.rotation import is_left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 DEFAULT_PATTERN = "/var/log/**/*.log"
 LINE_BYTES_MAX = 512 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _FINGERPRINT_BYTES_MAX = 1024
 _ANCHOR_BYTES_MAX = 256
-_ROTATED = re.compile(r"(\.[0-9]{1,3}|[.-][0-9]{8}([.-]?[0-9]{1,6})?|\.old|\.bak)$")
-_COMPRESSED = re.compile(r"\.(gz|xz|bz2|zst|lz4|Z|zip)$")
+_COPY_CHECK_BYTES = 64 * 1024
+_COMPRESSED = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x1f\x9d": "compress",
+    b"PK\x03\x04": "zip",
+}
+_GZIP = b"\x1f\x8b"
+
+# Device and inode.
+FileKey: TypeAlias = "tuple[int, int]"
 
 
 class BadLogPathError(ValueError):
@@ -58,15 +74,17 @@ def find_files(where: str | None, not_below: Path | None = None) -> list[Path]:
     found: dict[tuple[int, int], Path] = {}
     for name in sorted(glob.glob(pattern, recursive=True)):
         path = Path(name)
-        exact = name == where
-        if not exact and (_ROTATED.search(name) or _COMPRESSED.search(name)):
+        if name != where and is_left_out(path.name):
             continue
         if not path.is_file() or not os.access(path, os.R_OK):
             continue
         real = path.resolve()
         if not_below is not None and real.is_relative_to(not_below.resolve()):
             continue
-        status = real.stat()
+        try:
+            status = real.stat()
+        except OSError:
+            continue  # renamed or removed since it was listed
         found.setdefault((status.st_dev, status.st_ino), real)
     return sorted(found.values())
 
@@ -115,12 +133,16 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The position up to which a file was shipped; ``data`` was the last line."""
+    """The position up to which a file was shipped; ``ending`` are the bytes before it."""
 
     identity: Identity
     next_offset: int
-    data: bytes
+    ending: bytes
     partial: bool
+
+
+class UnreadableFileError(Exception):
+    """The file has no lines that can be read; the text is the reason."""
 
 
 def _digest(first: bytes) -> str:
@@ -128,68 +150,158 @@ def _digest(first: bytes) -> str:
 
 
 class Tail:
-    """One open file and its read position. The descriptor keeps the file when it is renamed."""
+    """One open file and its read position. The descriptor keeps the file when it is renamed.
+
+    Reading raises OSError, and :class:`UnreadableFileError` for compressed files.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the file at its beginning. Raises OSError."""
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.file_key = (status.st_dev, status.st_ino)
         self.identity: Identity | None = None
         self.position = 0
-        self._generation = 0
+        self._gzip: gzip.GzipFile | None = None
+        self._first_offset: int | None = None
         self._after_partial = False
         self._anchor = b""
 
     def close(self) -> None:
         """Close the descriptor."""
+        if self._gzip is not None:
+            self._gzip.close()
         os.close(self._descriptor)
 
-    def written_at(self) -> float:
-        """The modification time of the file."""
-        return os.fstat(self._descriptor).st_mtime
+    def status(self) -> os.stat_result:
+        """The status of the open file."""
+        return os.fstat(self._descriptor)
 
-    def size(self) -> int:
-        """The current length of the file."""
-        return os.fstat(self._descriptor).st_size
+    @property
+    def compressed(self) -> bool:
+        """Whether the file is compressed by gzip. Known after :meth:`first_line`."""
+        return self._gzip is not None
+
+    def first_line(self, *, final: bool) -> bytes | None:
+        """The first bytes of the file, by which it is known; None while there is no whole line.
+
+        ``final`` takes an unfinished line for a whole one.
+        """
+        if self._first_offset is None:
+            self._first_offset = self._find_first()
+        if self._first_offset is None:
+            return None
+        first = self._read(_FINGERPRINT_BYTES_MAX, self._first_offset)
+        newline = first.find(b"\n")
+        if newline >= 0:
+            return first[: newline + 1]
+        return first if first and (final or len(first) == _FINGERPRINT_BYTES_MAX) else None
+
+    def begins_as(self, identity: Identity) -> bool:
+        """Whether the first bytes are those of the identity. Call :meth:`first_line` before."""
+        offset = self._first_offset or 0
+        return _digest(self._read(identity.length, offset)) == identity.digest
 
     def holds(self, mark: Mark) -> bool:
-        """Whether the mark belongs to this file, and its last shipped line is still in place."""
-        identity = mark.identity
-        if self.file_key != (identity.device, identity.inode):
+        """Whether the first bytes and those before the mark are in place, in whatever file."""
+        if not self.begins_as(mark.identity):
             return False
-        if _digest(os.pread(self._descriptor, identity.length, 0)) != identity.digest:
-            return False
-        last = mark.data if mark.partial else mark.data + b"\n"
-        return os.pread(self._descriptor, len(last), mark.next_offset - len(last)) == last
+        length = len(mark.ending)
+        return self._read(length, mark.next_offset - length) == mark.ending
 
-    def begin_after(self, previous: Identity | None) -> None:
-        """Read from the beginning, as the generation of the path after ``previous``."""
-        self.identity = None
-        self.position = 0
-        self._generation = 0 if previous is None else previous.generation + 1
+    def is_begun_by(self, other: Tail) -> bool:
+        """Whether the last bytes of the other file are here at the same offsets.
+
+        Of compressed files the first bytes are compared, as many as both have.
+        """
+        if self.compressed or other.compressed:
+            ours, theirs = self._read(_COPY_CHECK_BYTES, 0), other._read(_COPY_CHECK_BYTES, 0)
+            length = min(len(ours), len(theirs))
+            return ours[:length] == theirs[:length]
+        size = other.status().st_size
+        start = max(0, size - _COPY_CHECK_BYTES)
+        wanted = other._read(size - start, start)
+        return bool(wanted) and self._read(len(wanted), start) == wanted
+
+    def last_line(self) -> tuple[int, bytes]:
+        """The offset after the last newline, and up to 64 KiB before it."""
+        size = self.status().st_size
+        start = max(0, size - _COPY_CHECK_BYTES)
+        text = self._read(size - start, start)
+        end = text.rfind(b"\n") + 1
+        return start + end, text[:end]
+
+    def begin(self, generation: int, *, final: bool = False) -> None:
+        """Read from the first line, as this generation of the device and inode."""
+        first = self.first_line(final=final)
+        assert first is not None
+        self.identity = Identity(*self.file_key, len(first), _digest(first), generation)
+        self.position = self._first_offset or 0
         self._after_partial = False
         self._anchor = b""
 
     def go_on(self, mark: Mark) -> None:
-        """Continue after a mark that belongs to the file."""
+        """Continue after a mark that the file :meth:`holds`."""
         self.identity = mark.identity
         self.position = mark.next_offset
         self._after_partial = mark.partial
         self._set_anchor()
 
+    def was_cut(self) -> bool:
+        """Whether the file was truncated: the bytes before the position are not those read."""
+        if self._gzip is not None:
+            return False
+        length = len(self._anchor)
+        return os.pread(self._descriptor, length, self.position - length) != self._anchor
+
+    def forget(self) -> None:
+        """Begin again as a file that is not known; for one that was cut."""
+        self.identity = None
+        self.position = 0
+        self._first_offset = None
+        self._anchor = b""
+
+    def _find_first(self) -> int | None:
+        magic = os.pread(self._descriptor, 8, 0)
+        for start, name in _COMPRESSED.items():
+            if magic.startswith(start):
+                raise UnreadableFileError(f"it is compressed ({name})")
+        if magic.startswith(_GZIP):
+            source = os.fdopen(self._descriptor, "rb", closefd=False)
+            self._gzip = gzip.GzipFile(fileobj=source)
+        offset = 0
+        if self._gzip is None:
+            try:
+                offset = os.lseek(self._descriptor, 0, os.SEEK_DATA)
+            except OSError:
+                return None  # empty, or a hole only
+        while chunk := self._read(_CHUNK_BYTES, offset):
+            text = chunk.lstrip(b"\0")
+            if text:
+                return offset + len(chunk) - len(text)
+            offset += len(chunk)
+        return None
+
+    def _read(self, size: int, offset: int) -> bytes:
+        if offset < 0:
+            return b""
+        if self._gzip is None:
+            return os.pread(self._descriptor, size, offset)
+        try:
+            self._gzip.seek(offset)
+            return self._gzip.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UnreadableFileError(f"gzip: {error}") from error
+
     def lines(self, *, final: bool = False, until: int | None = None) -> Iterator[Line]:
         """The lines that were not read yet; with ``final`` also the text after the last newline.
 
-        Reading stops at ``until``, if necessary within a line. A truncated file is read from its
-        beginning, as the next generation of its path.
+        Reading stops at ``until``, if necessary within a line. The file has an identity.
         """
-        if self.position and self._was_cut():
-            self.begin_after(self.identity)
         while True:
             wanted = _CHUNK_BYTES if until is None else min(_CHUNK_BYTES, until - self.position)
-            chunk = os.pread(self._descriptor, wanted, self.position) if wanted > 0 else b""
+            chunk = self._read(wanted, self.position) if wanted > 0 else b""
             before = self.position
             yield from self._split(chunk, final=final and len(chunk) < _CHUNK_BYTES)
             if self.position == before:
@@ -211,156 +323,12 @@ class Tail:
                 if len(chunk) - start <= LINE_BYTES_MAX and not final:
                     break
                 end = min(len(chunk), start + LINE_BYTES_MAX)
-            if self.identity is None:
-                self.identity = self._name(chunk)
             offset = self.position
             self.position = offset + end - start + (not partial)
             self._after_partial = partial
             yield Line(offset, self.position, chunk[start:end], partial)
             start = end + (not partial)
 
-    def _name(self, beginning: bytes) -> Identity:
-        first = beginning[:_FINGERPRINT_BYTES_MAX]
-        newline = first.find(b"\n")
-        first = first[: newline + 1] if newline >= 0 else first
-        return Identity(*self.file_key, len(first), _digest(first), self._generation)
-
     def _set_anchor(self) -> None:
         length = min(self.position, _ANCHOR_BYTES_MAX)
-        self._anchor = os.pread(self._descriptor, length, self.position - length)
-
-    def _was_cut(self) -> bool:
-        """Whether the bytes before the position differ from those that were read."""
-        length = len(self._anchor)
-        return os.pread(self._descriptor, length, self.position - length) != self._anchor
-
-
-class Follower:
-    """The files under one path, one after another, each read to its end before the next is begun.
-
-    They are read in order, because a restart knows only what was shipped last: :meth:`start` finds
-    that file, under its name or a rotated one, and the files after it.
-    """
-
-    def __init__(
-        self, path: Path, *, clock: Callable[[], float], rotation_grace_seconds: float = 2.0
-    ) -> None:
-        """``clock`` is the time of day; a renamed file is closed when unwritten for the grace."""
-        self.path = path
-        self._clock = clock
-        self._grace_seconds = rotation_grace_seconds
-        self._tails: list[Tail] = []
-        self._previous: Identity | None = None
-
-    def start(self, mark: Mark | None) -> None:
-        """Begin after the mark, or at the first line of the file if there is none."""
-        self.close()
-        self._previous = mark.identity if mark else None
-        current = self._open(self.path)
-        tails = [current] if current else []
-        if mark is not None and not (current and current.holds(mark)):
-            tails = [*self._copies_from(lambda tail: tail.holds(mark), current), *tails]
-        self._tails = tails
-        if tails and mark is not None and tails[0].holds(mark):
-            tails[0].go_on(mark)
-        elif tails:
-            tails[0].begin_after(self._previous)
-
-    def close(self) -> None:
-        """Close every file."""
-        for tail in self._tails:
-            tail.close()
-        self._tails = []
-
-    def sizes(self) -> dict[tuple[int, int], int]:
-        """The current length of each open file, for ``until`` of :meth:`lines`."""
-        return {tail.file_key: tail.size() for tail in self._tails}
-
-    def lines(
-        self, *, final: bool = False, until: dict[tuple[int, int], int] | None = None
-    ) -> Iterator[tuple[Identity, Line]]:
-        """The lines that are there now.
-
-        ``final`` also gives unfinished ends of all files; ``until`` limits each file to a size.
-        """
-        self._notice_new_file()
-        while self._tails:
-            tail = self._tails[0]
-            over = len(self._tails) > 1 and (final or self._left_alone(tail))
-            bound = until.get(tail.file_key, 0) if until is not None else None
-            for line in tail.lines(final=final or over, until=bound):
-                assert tail.identity is not None
-                self._previous = tail.identity
-                yield tail.identity, line
-            if not over:
-                return
-            tail.close()
-            del self._tails[0]
-            self._tails[0].begin_after(self._previous)
-
-    def _left_alone(self, tail: Tail) -> bool:
-        return self._clock() - tail.written_at() >= self._grace_seconds
-
-    def _notice_new_file(self) -> None:
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            return
-        key = (status.st_dev, status.st_ino)
-        if self._tails and self._tails[-1].file_key == key:
-            return
-        current = self._open(self.path)
-        if current is None:
-            return
-        if not self._tails:
-            current.begin_after(self._previous)
-        else:
-            # The log may have rotated more than once since the last check.
-            last = self._tails[-1]
-            copies = self._copies_from(lambda tail: tail.file_key == last.file_key, current)
-            for same_as_last in copies[:1]:
-                same_as_last.close()
-            self._tails += copies[1:]
-        self._tails.append(current)
-
-    def _copies_from(self, is_first: Callable[[Tail], bool], current: Tail | None) -> list[Tail]:
-        """Rotated copies from the first that ``is_first`` accepts, oldest first; [] if none is."""
-        copies: list[Tail] = []
-        for path in rotated_copies(self.path):
-            tail = self._open(path)
-            if tail is None:
-                continue
-            wanted = copies or is_first(tail)
-            if wanted and not (current and current.file_key == tail.file_key):
-                copies.append(tail)
-            else:
-                tail.close()
-        return copies
-
-    @staticmethod
-    def _open(path: Path) -> Tail | None:
-        try:
-            return Tail(path)
-        except OSError:
-            return None
-
-
-def rotated_copies(path: Path) -> list[Path]:
-    """Uncompressed rotated copies of a log, oldest first, by number or date."""
-    try:
-        copies = [
-            entry
-            for entry in path.parent.iterdir()
-            if entry.name.startswith(path.name)
-            and _ROTATED.fullmatch(entry.name[len(path.name) :])
-            and entry.is_file()
-        ]
-    except OSError:
-        return []
-
-    def age(copy: Path) -> tuple[int, str]:
-        suffix = copy.name[len(path.name) + 1 :]
-        # Numbers grow as a copy gets older; dates do not.
-        return (-int(suffix), "") if suffix.isdigit() and len(suffix) <= 3 else (0, suffix)
-
-    return sorted(copies, key=age)
+        self._anchor = b"" if self._gzip else self._read(length, self.position - length)

@@ -11,13 +11,15 @@ import json
 import os
 import socket
 import threading
+import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.blocking import connect_blocking
 from penstock.pipeline.logs import names
+from penstock.pipeline.logs.chain import Chain
 from penstock.pipeline.logs.settings import RunError
-from penstock.pipeline.logs.shipper import Chain, Shipper, ship_forever
+from penstock.pipeline.logs.shipper import Shipper, ship_forever
 from penstock.pipeline.running.supervising import (
     JvmDied,
     QueryEnded,
@@ -60,6 +62,11 @@ class ShipperThread:
     def acked(self) -> int:
         """The number of lines stored in this run."""
         return self._shipper.acked if self._shipper else 0
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Files whose lines are not shipped, or not all of them, with the reason."""
+        return self._shipper.unread if self._shipper else {}
 
     def start(self) -> None:
         """Start to ship."""
@@ -220,9 +227,10 @@ class SparkThread:
 
 def local_time_zone() -> str:
     """The name of this machine's time zone, for log times without a zone; UTC if unknown."""
-    if (named := os.environ.get("TZ")) and "/" in named:
-        return named.lstrip(":")
-    zone = Path("/etc/localtime").resolve().parts
-    if "zoneinfo" in zone:
-        return "/".join(zone[zone.index("zoneinfo") + 1 :])
-    return "UTC"
+    named = os.environ.get("TZ", "").lstrip(":")
+    parts = Path(named if "/" in named else "/etc/localtime").resolve().parts
+    if "zoneinfo" in parts:
+        parts = parts[parts.index("zoneinfo") + 1 :]
+        named = "/".join(parts[1:] if parts[:1] in (("posix",), ("right",)) else parts)
+    # A wrong name would end the query at its first row.
+    return named if "/" in named and named in zoneinfo.available_timezones() else "UTC"

@@ -89,6 +89,9 @@ def _table(numbers: Numbers, rate: float) -> Table:
     return table
 
 
+_UNREAD_NAMED_MAX = 20
+
+
 @dataclass
 class Summary:
     """The result of a run. It is correct if every message is one row, counted once."""
@@ -101,6 +104,8 @@ class Summary:
     drained: bool
     programs: list[tuple[str, int]] = field(default_factory=list)
     levels: list[tuple[str, int]] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+    """Files whose lines are not in the stream, or not all of them, with the reason."""
 
     @property
     def agrees(self) -> bool:
@@ -119,6 +124,8 @@ class Summary:
         if self.foreign_rows:
             table.add_row("rows not from log files", f"{self.foreign_rows:,}")
         table.add_row("lines in table counts", f"{self.counted:,}")
+        if self.unread:
+            table.add_row("files not read, or in part", f"{len(self.unread):,}")
         table.add_section()
         for program, lines in self.programs:
             table.add_row(f"program {program or '(none)'}", f"{lines:,}")
@@ -126,6 +133,13 @@ class Summary:
         for level, lines in self.levels:
             table.add_row(f"level {level}", f"{lines:,}")
         console.print(table)
+        named = sorted(self.unread.items())
+        for path, reason in named[:_UNREAD_NAMED_MAX]:
+            # A name may hold any byte, also those that a terminal acts on.
+            text = f"not read: {repr(path)[1:-1]}: {reason}"
+            console.print(text, highlight=False, soft_wrap=True, markup=False)
+        if len(named) > _UNREAD_NAMED_MAX:
+            console.print(f"not read: {len(named) - _UNREAD_NAMED_MAX:,} more", highlight=False)
         console.print(f"tables: {where}", highlight=False, soft_wrap=True)
         if self.agrees:
             console.print("PASS: every message is one row", highlight=False)

@@ -184,5 +184,6 @@ class Job:
             return 1 if self._settings.once else 0
         messages = client.jetstream().stream_info(names.STREAM).state.messages
         summary = summarise(landing, messages, drained=drained)
+        summary.unread = self._shipper.unread
         summary.print(self._console, str(self._settings.store / "tables"))
         return 0 if summary.agrees or not self._settings.once else 1

@@ -36,22 +36,26 @@ if TYPE_CHECKING:
 
 LEVELS = ("critical", "error", "warning", "notice", "info", "debug")
 
+# The text of a line may hold any character but a newline, so "." means all of them.
+_ANY = "(?s)"
 _PROGRAM = r"([A-Za-z0-9_.@/()+-]+?)(?:\[([0-9]+)\])?: ?(.*)$"
 _STAMP = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]+([0-9]{2}:[0-9]{2}:[0-9]{2})"
-_FRACTION_AND_ZONE = r"(?:[.,]([0-9]{1,9}))? ?(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?"
+# Offsets that exist; in "23:04:02 -9999 is missing" and "23:04:02 -12345" the number is text.
+_OFFSET = "[+-](?:(?:0[0-9]|1[0-7]):?[0-5][0-9]|18:?00)"
+_FRACTION_AND_ZONE = rf"(?:[.,]([0-9]{{1,9}}))?(?: ?(Z|UTC|GMT|{_OFFSET})(?![A-Za-z0-9]))?"
 
-SYSLOG = r"^(?:<([0-9]{1,3})>)?([A-Z][a-z]{2}) +([0-9]{1,2}) ([0-9:]{8}) [^ ]+ " + _PROGRAM
+SYSLOG = _ANY + r"^(?:<([0-9]{1,3})>)?([A-Z][a-z]{2}) +([0-9]{1,2}) ([0-9:]{8}) [^ ]+ " + _PROGRAM
 DPKG = (
-    rf"^{_STAMP} ((?:startup|status|install|upgrade|configure|trigproc|triggered|remove|purge"
+    rf"{_ANY}^{_STAMP} ((?:startup|status|install|upgrade|configure|trigproc|triggered|remove|purge"
     r"|conffile|disappear) .*)$"
 )
-ALTERNATIVES = rf"^(update-alternatives) {_STAMP}: (.*)$"
+ALTERNATIVES = rf"{_ANY}^(update-alternatives) {_STAMP}: (.*)$"
 APT = (
     r"^(?:(?:Start-Date|End-Date|Log started|Log ended): *" + _STAMP + r" *$"
     r"|(?:Commandline|Requested-By|Install|Reinstall|Upgrade|Downgrade|Remove|Purge|Error): )"
 )
-ISO_PROGRAM = rf"^(?:<([0-9]{{1,3}})>)?{_STAMP}{_FRACTION_AND_ZONE} [^ :\[\]]+ {_PROGRAM}"
-ISO = rf"^\[?{_STAMP}{_FRACTION_AND_ZONE}\]?[: ]*(.*)$"
+ISO_PROGRAM = rf"{_ANY}^(?:<([0-9]{{1,3}})>)?{_STAMP}{_FRACTION_AND_ZONE} [^ :\[\]]+ {_PROGRAM}"
+ISO = rf"{_ANY}^\[?{_STAMP}{_FRACTION_AND_ZONE}\]?[: ]*(.*)$"
 
 _SEVERITIES = ("critical", "critical", "critical", "error", "warning", "notice", "info", "debug")
 # The most severe word wins, whatever the order in the line. It does not count inside a longer name
@@ -73,13 +77,13 @@ def shipped(messages: DataFrame) -> DataFrame:
 
     def header(name: str) -> Column:
         values = F.try_element_at(F.col("headers"), F.lit(name))
-        return F.try_element_at(values, F.lit(1))
+        return F.make_valid_utf8(F.try_element_at(values, F.lit(1)))
 
     text = F.col("data").cast("string")
     return messages.select(
         "seq",
         "ts",
-        "subject",
+        F.make_valid_utf8("subject").alias("subject"),
         header(names.HOST_HEADER).alias("host"),
         header(names.FILE_HEADER).alias("file"),
         header(names.IDENTITY_HEADER).alias("identity"),
@@ -166,12 +170,21 @@ def _time(time_zone: str) -> Column:
     zone = {"iso_program": (ISO_PROGRAM, 5), "iso": (ISO, 4)}
     local = F.concat_ws(" ", _group(day), _group(clock))
     text = F.concat(local, F.lit("."), F.rpad(F.coalesce(_group(fraction), F.lit("0")), 6, "0"))
-    plain = F.try_to_timestamp(text, F.lit("yyyy-MM-dd HH:mm:ss.SSSSSS"))
+    local_form = "yyyy-MM-dd HH:mm:ss.SSSSSS"
     named = F.regexp_replace(_group(zone), "^(Z|UTC|GMT)$", "+00:00")
     named = F.regexp_replace(named, "^([+-][0-9]{2}):?([0-9]{2})$", "$1:$2")
-    return F.when(
-        F.col("shape") == "syslog", _to_utc(_syslog_time(time_zone), time_zone)
-    ).otherwise(F.to_utc_timestamp(plain, F.coalesce(named, F.lit(time_zone))))
+    zoned = F.try_to_timestamp(F.concat(text, named), F.lit(f"{local_form}xxx"))
+    plain = F.try_to_timestamp(text, F.lit(local_form))
+    return _in_range(
+        F.when(F.col("shape") == "syslog", _to_utc(_syslog_time(time_zone), time_zone))
+        .when(named.isNotNull(), zoned)
+        .otherwise(_to_utc(plain, time_zone))
+    )
+
+
+def _in_range(time: Column) -> Column:
+    """The time, or null outside the years 1 to 9999, which Python and other readers do not have."""
+    return F.when(F.year(time).between(1, 9999), time)
 
 
 def _to_utc(local: Column, time_zone: str) -> Column:
@@ -221,7 +234,7 @@ def _message() -> Column:
     shape = F.col("shape")
     return (
         F.when(shape == "apt", F.col("raw"))
-        .when(shape.isNotNull(), F.coalesce(text, F.lit("")))
+        .when(shape.isNotNull(), F.rtrim(F.coalesce(text, F.lit("")), F.lit("\r")))
         .otherwise(text)
     )
 

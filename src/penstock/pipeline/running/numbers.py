@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.running.queries import Query
 
-_COLUMNS = ("query", "state", "batch", "rows", "rows/s", "lag", "batch time", "streams")
-_RIGHT = frozenset(_COLUMNS[2:7])
+_COLUMNS = ("query", "state", "batch", "rows", "rows/s", "lag", "late", "batch time", "streams")
+_RIGHT = frozenset(_COLUMNS[2:8])
 
 
 @dataclass(frozen=True)
 class QueryNumbers:
-    """The progress of one query; ``sinks`` has the rows given to each sink in this run."""
+    """The progress of one query; ``sinks`` has the rows given to each sink in this run.
+
+    ``late_rows`` are rows that a watermark dropped.
+    """
 
     name: str
     state: str = "starting"
@@ -37,6 +40,7 @@ class QueryNumbers:
     rows: int = 0
     rows_per_second: float = 0.0
     lag: int = 0
+    late_rows: int = 0
     batch_ms: int = 0
     streams: dict[str, int] = field(default_factory=dict)
     sinks: dict[str, int] = field(default_factory=dict)
@@ -98,6 +102,7 @@ class Board:
                 batches=numbers.batches + worked,
                 rows=numbers.rows + message["rows"],
                 lag=message["lag"],
+                late_rows=numbers.late_rows + message["late_rows"],
                 batch_ms=message["batch_ms"] if worked else numbers.batch_ms,
                 streams={each: place["end"] for each, place in message["streams"].items()},
             )
@@ -186,6 +191,7 @@ def _cells(query: QueryNumbers) -> list[str]:
         f"{query.rows:,}",
         f"{query.rows_per_second:,.0f}",
         f"{query.lag:,}",
+        f"{query.late_rows:,}" if query.late_rows else "",
         f"{query.batch_ms / 1000:.2f}s",
         ", ".join(f"{name} {end:,}" for name, end in query.streams.items()),
     ]
@@ -194,12 +200,12 @@ def _cells(query: QueryNumbers) -> list[str]:
 def summary_table(queries: list[QueryNumbers]) -> Table:
     """The summary of a run, with a row for each sink."""
     table = Table(title="Summary", title_justify="left")
-    for name in ("query", "batches", "rows read", "sink", "rows written", "lag"):
+    for name in ("query", "batches", "rows read", "late rows", "sink", "rows written", "lag"):
         table.add_column(name, justify="left" if name in ("query", "sink") else "right")
     for query in queries:
-        head = [query.name, f"{query.batches:,}", f"{query.rows:,}"]
+        head = [query.name, f"{query.batches:,}", f"{query.rows:,}", f"{query.late_rows:,}"]
         for place, (sink, rows) in enumerate(query.sinks.items()):
-            shown = head if place == 0 else [""] * 3
+            shown = head if place == 0 else [""] * 4
             lag = f"{query.lag:,}" if place == 0 else ""
             table.add_row(*shown, sink, f"{rows:,}", lag)
     return table

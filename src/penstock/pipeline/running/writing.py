@@ -111,6 +111,8 @@ def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
         merge_schema=into.merge_schema,
         storage=into.storage or None,
         if_behind=into.if_behind,
+        on_row_error=into.on_row_error,
+        error_path=into.error_path,
     )
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.api.keyvalue import PURGE, PUT, operation_of
+from penstock.arrow import strings
 from penstock.client.base.models import ConsumerConfig
 from penstock.client.blocking.bulk import columns as bulk
 from penstock.client.session.own_consumers import OwnConsumers
@@ -362,7 +363,7 @@ def _rows(plan: KvPlan, columns: Columns, after: int) -> Iterator[pa.RecordBatch
 def to_arrow(columns: Columns, prefix_length: int) -> pa.RecordBatch:
     """One batch of columns as rows of a bucket: key, value, revision, created, operation."""
     count = columns.count
-    subjects = _variable(pa.string(), count, columns.subject_offsets, columns.subject_data)
+    subjects = strings(count, columns.subject_offsets, columns.subject_data)
     values = _variable(pa.binary(), count, columns.payload_offsets, columns.payload_data)
     nanoseconds = pa.Array.from_buffers(
         pa.int64(), count, [None, pa.py_buffer(columns.timestamp_ns)]

@@ -41,6 +41,7 @@ from penstock.spark.writing.composing import (
     binary,
     check_columns,
     fill,
+    fitting,
     refuse_long,
 )
 from penstock.spark.writing.header_columns import lines_of
@@ -111,7 +112,7 @@ class KvComposer:
 
     def compose(self, batch: pa.RecordBatch) -> Messages:
         """The rows of a batch as messages."""
-        bad: dict[int, str] = {}
+        batch, bad = fitting(batch, VALUE)
         keys = self._keys(batch, bad)
         values = binary(batch.column(VALUE))
         plain = not {OPERATION, TTL_COLUMN, REVISION} & set(self.columns) and not values.null_count

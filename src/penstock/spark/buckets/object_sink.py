@@ -29,7 +29,9 @@ from penstock.spark.writing.composing import (
     PUBLISHING,
     SUBJECT_BYTES_MAX,
     TEXTS,
+    binary,
     check_columns,
+    fitting,
 )
 from penstock.spark.writing.header_columns import headers_of
 from penstock.spark.writing.options import (
@@ -161,8 +163,9 @@ def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch
     count = 0
     try:
         for batch in batches:
-            for row in batch.to_pylist():
-                objects.write(count, row)
+            batch, unfit = _fitting(batch)
+            for number, row in enumerate(batch.to_pylist()):
+                objects.write(count, row, unfit.get(number))
                 count += 1
         objects.finish(count)
     except PenstockError as error:
@@ -170,6 +173,13 @@ def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch
     finally:
         errors.drop()
     return Written(count, objects.already, errors.count)
+
+
+def _fitting(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """As :func:`fitting`, with the data as bytes."""
+    batch, unfit = fitting(batch, DATA)
+    place = batch.schema.get_field_index(DATA)
+    return batch.set_column(place, DATA, binary(batch.column(place))), unfit
 
 
 class _Partition:
@@ -183,11 +193,13 @@ class _Partition:
         self._progress: Progress | None = None
         self._done = 0
 
-    def write(self, number: int, row: dict[str, object]) -> None:
-        """Write one row, unless it is known to be done."""
+    def write(self, number: int, row: dict[str, object], unfit: str | None = None) -> None:
+        """Write one row, unless it is known to be done; ``unfit`` is why it is not an object."""
         if self._progress is None:
             self._begin(row)
         try:
+            if unfit is not None:
+                raise ValueError(unfit)
             name, data, description, headers = self._take(row)
         except ValueError as error:
             given = row.get(DATA)

@@ -42,6 +42,7 @@ class _Iceberg(FileWriter[WrittenFile]):
         table = load(options.address)
         self.look(table is not None, lambda query: batch_of(table, query), replaces=overwrite)
         self._options = options
+        self.aside = options.aside
         self._overwrite = overwrite
         self._target = prepare(
             options.address,

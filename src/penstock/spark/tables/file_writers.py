@@ -13,6 +13,7 @@ files and commit them.
 from __future__ import annotations
 
 import uuid
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -26,6 +27,7 @@ from pyspark.sql.datasource import (
 
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL
+from penstock.spark.tables.aside import FAILING, Aside, AsideOptions, RowUnfit
 from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
@@ -50,11 +52,16 @@ class Written(WriterCommitMessage, Generic[F]):
     query_id: str = ""
     batch_id: int = -1
     run_id: str = ""
+    rows_aside: int = 0
+    error: str = ""
+    """The reason why the write fails, for a row that fails it however often Spark runs the task."""
 
 
 class FileWriter(Generic[F]):
     """A writer that the driver makes for each batch and sends to the tasks."""
 
+    aside: AsideOptions = FAILING
+    """What becomes of rows that the table cannot hold."""
     _in_query = False
     """Whether all writes are batches of a query."""
 
@@ -115,12 +122,39 @@ class FileWriter(Generic[F]):
         driver.
         """
 
-    def _files(self, batches: Iterator[pa.RecordBatch], name: str) -> tuple[F, ...]:
+    def _written(
+        self, batches: Iterator[pa.RecordBatch], name: str, query: str, batch: int, run: str = ""
+    ) -> Written[F]:
         task = TaskContext.get()
         if task is None:
             raise RuntimeError("not called by a task of Spark")
         prefix = f"{name}-{self._token}-{task.partitionId():05d}-{task.taskAttemptId()}"
-        return tuple(self.write_files(batches, prefix))
+        writer = query or (self._token if self._mark is None else self._mark.name)
+        number = batch if query or self._mark is None else self._mark.number
+        aside = Aside(self.aside, writer, number, task.partitionId())
+        try:
+            files = tuple(self.write_files(aside.fit(batches), prefix))
+        except RowUnfit as unfit:
+            for _ in batches:  # Spark expects the task to read all rows
+                pass
+            return Written((), query, batch, run, error=str(unfit))
+        aside.close()
+        return Written(files, query, batch, run, aside.count)
+
+    def _check(self, messages: Sequence[WriterCommitMessage | None]) -> list[Written[F]]:
+        """What the tasks wrote; :class:`TableError` for a row that fails the write."""
+        found = [_written(message) for message in messages]
+        for each in found:
+            if each.error:
+                raise TableError(each.error)
+        rows = sum(each.rows_aside for each in found)
+        if rows:
+            warnings.warn(
+                f"{rows} rows could not be written into the table; they are in"
+                f" {self.aside.error_path}",
+                stacklevel=2,
+            )
+        return found
 
 
 class BatchWriter(FileWriter[F], DataSourceArrowWriter):
@@ -128,11 +162,11 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task as files."""
-        return Written(self._files(iterator, "batch"))
+        return self._written(iterator, "batch", "", -1)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks part of the table."""
-        files: list[F] = [file for message in messages for file in _written(message).files]
+        files = [file for each in self._check(messages) for file in each.files]
         self._compare(self._mark, replaces=self._overwrite)
         self.take(files, self._mark, streaming=False)
         self._taken(self._mark, rows=bool(files))
@@ -165,13 +199,13 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
         if task is None or query_id is None or batch_id is None:
             raise RuntimeError("not called by a task of a streaming query")
         run_id = task.getLocalProperty("spark.jobGroup.id") or ""
-        files = self._files(iterator, f"{query_id}-{int(batch_id):09d}")
-        return Written(files, query_id, int(batch_id), run_id)
+        number = int(batch_id)
+        return self._written(iterator, f"{query_id}-{number:09d}", query_id, number, run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Make the files of all tasks part of the table, unless it holds the batch already."""
         self._watched.check_batch(batchId)
-        done = [_written(message) for message in messages]
+        done = self._check(messages)
         mark = Mark(done[0].query_id, batchId, done[0].run_id) if done else None
         files = [file for each in done for file in each.files]
         self._compare(mark, replaces=self._overwrite)

@@ -24,6 +24,7 @@ from penstock.spark.parsing import (
     size,
     text,
 )
+from penstock.spark.tables.aside import ASIDE_ROWS, FAILING, AsideOptions, take_aside
 from penstock.spark.tables.places import Place, place
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class WriteOptions:
     mark_name: str | None = None
     mark_number: int | None = None
     if_behind: str = FAIL
+    aside: AsideOptions = FAILING
     checkpoint: str | None = None
     """The checkpoint folder of the query that writes."""
 
@@ -125,6 +127,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
     IF_BEHIND,
+    *ASIDE_ROWS,
 )
 READ_ROWS: tuple[Row, ...] = (
     PATH,
@@ -178,7 +181,8 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
 def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Parse the options of a write. Raises :class:`OptionError`."""
     values = _parse(WRITE_ROWS, given, "writing")
-    options = WriteOptions(**values, checkpoint=checkpoint_given(given))
+    aside = take_aside(values)
+    options = WriteOptions(**values, aside=aside, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
         raise OptionError("txnAppId and txnVersion go together")
     if streaming and options.mark_name is not None:

@@ -19,6 +19,8 @@ Does not depend on streams: a column orders the rows.
 from __future__ import annotations
 
 import contextlib
+import os
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,8 +28,10 @@ import pyarrow.compute as pc
 
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL, memory_of
+from penstock.spark.tables.aside import Aside, AsideOptions, RowUnfit
 from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.commits import HERE, Write, batch_of, last_of
+from penstock.spark.tables.fitting import fits
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.merges import Merge
 from penstock.spark.tables.merges_by_rules import Rows, Upserted
@@ -36,7 +40,6 @@ from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.schemas import table_type
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 # Additional columns, with names that no table has.
 _NULL = "penstock null"
+_UNFIT = "penstock unfit"
 _DELETE = "penstock delete"
 
 
@@ -59,6 +63,8 @@ def upsert(
     storage: Mapping[str, str] | None = None,
     query_id: str | None = None,
     if_behind: str = FAIL,
+    on_row_error: str = FAIL,
+    error_path: str | os.PathLike[str] | None = None,
 ) -> Upserted:
     """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
 
@@ -68,22 +74,18 @@ def upsert(
     later batch inserts the key again. ``merge_schema`` adds columns that the table lacks. ``query_id`` is
     that of the query that runs the batch, unless given. ``if_behind="begin"`` goes on with a table that
     is gone or holds less than before; ``if_behind="fill"`` puts the query back to the table's last batch,
-    and ends it.
+    and ends it. A row with a text that is not UTF-8, or a date outside the years 1 to 9999, fails the
+    batch; with ``on_row_error="side"`` it goes to the folder ``error_path``.
 
     Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
     don't fit, another driver runs the same query, or the store fails.
     """
-    from pyspark.sql import functions as F  # noqa: N812  the customary name
 
     for name in (*keys, sequence):
         if name not in rows.columns:
             raise TableError(f"upsert needs the column {name}; there are {', '.join(rows.columns)}")
-    newest = F.max_by(F.struct(*map(_column, rows.columns)), _column(sequence)).alias("newest")
-    nulls = F.count("*") != F.count(_column(sequence))
-    grouped = rows.groupBy(*map(_column, keys)).agg(newest, nulls.alias(_NULL))
-    found = grouped.select("newest.*", _NULL)
-    if delete_when is not None:
-        found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
+    found = _newest(rows, keys, sequence, delete_when)
     where = place(path, storage)
     mark = _mark(rows, batch_id, query_id)
     checkpoint = checkpoint_of(rows)
@@ -93,7 +95,7 @@ def upsert(
     if each:
         watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
     with _adaptive(rows.sparkSession):
-        newest_rows = found.toArrow()
+        newest_rows = _without_unfit(found.toArrow(), Aside(aside, mark.name, mark.number, 0))
     done = merge(
         newest_rows,
         where,
@@ -106,6 +108,50 @@ def upsert(
     )
     watched.taken(mark, rows=newest_rows.num_rows > 0)
     return done
+
+
+def _newest(
+    rows: DataFrame, keys: Sequence[str], sequence: str, delete_when: str | None
+) -> DataFrame:
+    """The newest row of each key, and with it all rows of the key that do not fit."""
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
+
+    order, whole = _column(sequence), F.struct(*map(_column, rows.columns))
+    good = fits(rows)
+    if good is None:
+        unfit = F.lit(None)
+        nulls = F.count("*") != F.count(order)
+    else:
+        unfit = F.collect_list(F.when(~good, whole))
+        nulls = F.count(F.when(good, F.lit(1))) != F.count(F.when(good, order))
+        order, whole = F.when(good, order), F.when(good, whole)
+    newest = F.max_by(whole, order).alias("newest")
+    columns = [newest, nulls.alias(_NULL), unfit.alias(_UNFIT)]
+    found = rows.groupBy(*map(_column, keys)).agg(*columns).select("newest.*", _NULL, _UNFIT)
+    if delete_when is not None:
+        found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    return found
+
+
+def _without_unfit(found: pa.Table, aside: Aside) -> pa.Table:
+    """The newest rows; those that do not fit go aside. Raises :class:`TableError` for one that fails."""
+    unfit = found[_UNFIT].combine_chunks()
+    found = found.drop_columns([_UNFIT])
+    if pa.types.is_null(unfit.type) or not len(unfit.flatten()):
+        aside.close()
+        return found
+    lists = [unfit] if isinstance(unfit, pa.Array) else unfit.chunks
+    batches = [pa.RecordBatch.from_struct_array(each.flatten()) for each in lists]
+    try:
+        for _ in aside.fit(batches):
+            pass
+    except RowUnfit as error:
+        raise TableError(f"upsert: {error}") from None
+    aside.close()
+    # Of a key without a row that fits there is no newest one.
+    names = [name for name in found.column_names if name not in (_NULL, _DELETE)]
+    there = [pc.is_valid(found[name]) for name in names]
+    return found.filter(reduce(pc.or_, there))
 
 
 def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None:

@@ -35,6 +35,7 @@ class _Delta(FileWriter[DataFile]):
         mark = batch_mark(options.mark_name, options.mark_number)
         super().__init__(memory, mark, options.if_behind, options.checkpoint)
         self._options = options
+        self.aside = options.aside
         self._overwrite = overwrite
         self._schema = arrow_schema(schema)
         self._partition_by = options.partition_by or ()

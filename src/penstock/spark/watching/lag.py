@@ -151,7 +151,7 @@ class Shadow:
         if about.config.retention == "workqueue":
             raise ShadowError(
                 f"stream {stream} is a work queue, whose messages belong to one consumer:"
-                " leave out the option consumer"
+                " leave out the option consumer, or write consumer: none in a pipeline file"
             )
         if format_time(about.created) != offset.born:
             return  # the query does not know yet that the stream was created again

@@ -29,6 +29,11 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "penstock_spark_query_failed": ("gauge", ("query",), "1 when it ended with an error."),
     "penstock_spark_query_batches_total": ("counter", ("query",), "Batches that were run."),
     "penstock_spark_query_rows_total": ("counter", ("query",), "Rows that were read."),
+    "penstock_spark_query_late_rows_total": (
+        "counter",
+        ("query",),
+        "Rows that a watermark dropped.",
+    ),
     "penstock_spark_query_last_batch": ("gauge", ("query",), "Number of the last batch."),
     "penstock_spark_query_batch_seconds": ("gauge", ("query",), "How long the last batch took."),
     "penstock_spark_query_phase_seconds": (
@@ -87,6 +92,7 @@ def _query_samples(name: str, state: QueryState) -> Iterator[_Sample]:
         "penstock_spark_query_failed": state.failed,
         "penstock_spark_query_batches_total": state.batches,
         "penstock_spark_query_rows_total": state.rows,
+        "penstock_spark_query_late_rows_total": state.late_rows,
     }
     if name in whole:
         yield (query,), float(whole[name])

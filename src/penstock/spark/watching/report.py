@@ -5,11 +5,12 @@ One message per event, JSON::
     {"event": "progress", "query": "orders", "id": "…", "run_id": "…", "at": "2026-11-21T07:00:00.000Z",
      "batch": 41, "rows": 500, "input_rows_per_second": 250.0, "processed_rows_per_second": 812.5,
      "batch_ms": 615, "phases_ms": {"addBatch": 480, "latestOffset": 3, "walCommit": 61},
-     "lag": 7, "streams": {"ORDERS": {"end": 41, "latest": 48, "lag": 7}}, "sink": "…"}
+     "late_rows": 0, "lag": 7, "streams": {"ORDERS": {"end": 41, "latest": 48, "lag": 7}}, "sink": "…"}
 
 ``event`` is ``started``, ``progress``, ``idle`` or ``terminated``. Only ``progress`` has the fields
 after ``at``; ``terminated`` has ``error``, one line, for a query that failed. Lag counts sequences of
-the sources of this package; a bucket is listed under the name of its stream.
+the sources of this package; a bucket is listed under the name of its stream. Late rows are those that
+a watermark dropped.
 
 Imports nothing of Spark: it takes the events as objects. Does no I/O.
 """
@@ -79,6 +80,7 @@ def progress_message(query: str, progress: Any) -> Message:
         "processed_rows_per_second": _rate(progress.processedRowsPerSecond),
         "batch_ms": progress.batchDuration,
         "phases_ms": dict(progress.durationMs),
+        "late_rows": sum(each.numRowsDroppedByWatermark for each in progress.stateOperators),
         "lag": sum(stream["lag"] for stream in streams.values()),
         "streams": streams,
         "sink": progress.sink.description,
@@ -111,6 +113,7 @@ class QueryState:
     last: Message
     batches: int = 0
     rows: int = 0
+    late_rows: int = 0
     active: bool = True
     failed: bool = False
 
@@ -137,6 +140,7 @@ class Reports:
         if progress.batchDuration and "addBatch" in message["phases_ms"]:
             state.batches += 1
         state.rows += message["rows"]
+        state.late_rows += message["late_rows"]
         state.last = message
         return message
 

@@ -26,6 +26,7 @@ from penstock.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ as LAST_SU
 from penstock.client.plans.jetstream import MSG_ID, TTL
 from penstock.core.bulk.publish_window import SEND, SKIP, UNNUMBERED, Column, Rows
 from penstock.spark.parsing import OptionError
+from penstock.spark.unfit import unfit_rows, without_values
 from penstock.spark.writing.header_columns import lines_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,13 @@ class Messages:
     def payload_of(self, row: int) -> bytes:
         """The payload of a row."""
         return bytes(self.payloads[row].as_py() or b"")
+
+    def ids(self, batch: pa.RecordBatch) -> list[str | None]:
+        """The message id that each row of the batch has of its own."""
+        if not self.named:
+            return [None] * self.count
+        column = batch.column(ID)
+        return [column[row].as_py() if row in self.named else None for row in range(self.count)]
 
     def lines_of(self, row: int) -> bytes:
         """The header lines of a row."""
@@ -208,7 +216,7 @@ class MessageComposer:
 
     def compose(self, batch: pa.RecordBatch) -> Messages:
         """The rows of a batch as messages."""
-        bad: dict[int, str] = {}
+        batch, bad = fitting(batch, DATA)
         subjects = self._subjects(batch, bad)
         payloads = binary(batch.column(DATA))
         named: frozenset[int] = frozenset()
@@ -234,8 +242,17 @@ class MessageComposer:
         if made is not None and given.null_count:
             given = pc.coalesce(given, made.decode() if isinstance(made, bytes) else made)
         for row in pc.indices_nonzero(pc.is_null(given)).to_pylist():
-            bad[row] = "it has no subject"
+            bad.setdefault(row, "it has no subject")
         return given
+
+
+def fitting(batch: pa.RecordBatch, payload: str) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The batch, with nulls in rows whose texts are not UTF-8, and the reasons of these rows.
+
+    The column ``payload`` may have any bytes.
+    """
+    bad = unfit_rows(batch, but=(payload,))
+    return (without_values(batch, bad, but=(payload,)), bad) if bad else (batch, bad)
 
 
 def binary(array: pa.Array) -> pa.Array:

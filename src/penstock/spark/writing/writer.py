@@ -144,7 +144,7 @@ def _known(
         return list(range(messages.count))
     if not found:
         return []
-    ids = batch.column(ID).to_pylist() if messages.named else [None] * messages.count
+    ids = messages.ids(batch)
     return [
         row
         for row in range(messages.count)
