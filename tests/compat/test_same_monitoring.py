@@ -30,6 +30,9 @@ pytestmark = [
 
 CONFIG = """
 server_name: same
+server_tags: [b, "a:x"]
+server_metadata {{ rack: "7", "a.b": c }}
+feature_flags {{ js_ack_fc_v2: false, bogus: true, js_raft_delete_range: false }}
 http: 127.0.0.1:{http}
 jetstream {{ sync_interval: "2m", max_mem: 64MB, max_file: 64MB }}
 accounts {{
@@ -75,8 +78,8 @@ UNCOMMON = {
     *("ip", "consumers", "account_tag", "pending_bytes", "total", "leader", "num_subs"),
     *("out_msgs", "in_msgs", "out_client_msgs", "in_client_msgs"),
 }
-# What nats-server has and we do not: switches of its own, the limit of a later version, its build.
-LEFT_OUT = {"feature_flags", "default_max_consumers", "metadata", "http_req_stats", "git_commit"}
+# What nats-server has and we do not: a limit, its build. The metadata of streams has the version.
+LEFT_OUT = {"default_max_consumers", "_nats.ver", "http_req_stats", "git_commit"}
 
 
 # Lists whose order means nothing.

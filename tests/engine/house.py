@@ -42,7 +42,7 @@ class House:
             self.server.reactor,
             self.disk,
             str(folder),
-            settings=Settings(server_name="house", server_version="2.14.0", **settings),
+            settings=Settings(server_name="house", server_version="2.15.0", **settings),
             random=Random(1),
             report=self.reports.append,
             vault=vault,

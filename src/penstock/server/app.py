@@ -44,7 +44,7 @@ from penstock.server.memory import memory_bytes
 from penstock.server.observability import Observability
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_handlers import add_rows
-from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings import COMPATIBLE_VERSION, FEATURE_FLAGS, Settings
 from penstock.server.short_collections import ShortCollections
 from penstock.server.store_presync import StorePresync
 from penstock.server.transports.acceptors import Acceptors
@@ -365,9 +365,24 @@ class Server:
         self.log.info(f"  Version:  {COMPATIBLE_VERSION} (penstock {__version__})")
         self.log.info(f"  Name:     {self.server_name}")
         self.log.info(f"  ID:       {self.server_id}")
+        if self.settings.feature_flags:
+            self._announce_features(self.settings.feature_flags)
         if self.settings.config_file:
             digest = self.settings.config_digest
             self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
+
+    def _announce_features(self, wanted: dict[str, bool]) -> None:
+        """Log the configured feature flags: the ones that nats-server has, then the others."""
+        words = {True: ("opt-out", "enabled"), False: ("disabled", "opt-in")}
+        known = [
+            f"{name} ({words[FEATURE_FLAGS[name]][on]})"
+            for name, on in sorted(wanted.items())
+            if name in FEATURE_FLAGS
+        ]
+        self.log.info("  Feature flags:")
+        self.log.info(f"    Configured:    {', '.join(known) or 'none'}")
+        if unknown := sorted(wanted.keys() - FEATURE_FLAGS.keys()):
+            self.log.info(f"    Unsupported:   {', '.join(unknown)}")
 
     def write_files(self) -> None:
         """Write the pid file and the ports file, if configured."""

@@ -97,6 +97,7 @@ class JetStream:
             server_version=COMPATIBLE_VERSION,
             api_level=API_LEVEL,
             domain=settings.domain,
+            long_acks=settings.features()["js_ack_fc_v2"],
             strict=settings.strict,
             sync_interval_ns=settings.sync_interval_ns,
             max_memory=self._max_memory(),

@@ -80,14 +80,14 @@ cdef class ApiSubjects(Sink):
     def patterns(self) -> list:
         """The patterns of the consumers' acks and flow-control answers, for other servers."""
         return [
-            pattern for key, consumer in self.consumers.items()
-            for pattern in ((<Consumer>consumer).delivery.ack_prefix + b">", b"$JS.FC." + key + b".>")
+            pattern for consumer in self.consumers.values()
+            for pattern in ((<Consumer>consumer).delivery.ack_prefix + b">", b"$JS.FC." + (<Consumer>consumer).address + b".>")
         ]
 
     def told(self, Consumer consumer, int delta) -> None:
         """A consumer was added or removed: announce its patterns."""
         self.router.announce(consumer.delivery.ack_prefix + b">", delta)
-        self.router.announce(b"$JS.FC." + consumer.key + b".>", delta)
+        self.router.announce(b"$JS.FC." + consumer.address + b".>", delta)
 
     def add(self, Consumer consumer) -> None:
         """Add a consumer: its acks and pull requests reach it from now on."""

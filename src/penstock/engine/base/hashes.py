@@ -9,7 +9,7 @@ LENGTH = 8
 
 def short_hash(text: str) -> str:
     """Return eight characters of [0-9A-Za-z] that stand for a text: an account in the longer ack
-    subjects, or the identity of a stream in the answers to mirrors and sources.
+    subjects, an origin in an index name, or the identity of a stream.
     """
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).digest()
     return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])

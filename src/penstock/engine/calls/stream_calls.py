@@ -66,6 +66,7 @@ def create(
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
+    info.domain = ""  # answers to a create have none
     return StreamCreateResponse(info=info, did_create=True)
 
 

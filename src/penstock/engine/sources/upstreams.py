@@ -115,13 +115,15 @@ class Upstreams:
             after=after,
             transform=identity.renaming(source, account.random_below),
         )
+        origin = position.origin if position is not None else ""
+        writer.identify(origin)
         link = self._link(source)
         owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
             remote = LinkedUpstream(
                 account, source, writer, link, owner=owner, wake=self._wake, met=self._met
             )
-            remote.origin = position.origin if position is not None else ""
+            remote.origin = origin
             return remote
         here = RouterLink(account.router)
         upstream = LocalUpstream(
@@ -134,7 +136,7 @@ class Upstreams:
                 account, source, writer, here, owner=owner, wake=self._wake
             ),
         )
-        upstream.origin = position.origin if position is not None else ""
+        upstream.origin = origin
         return upstream
 
     def _link(self, source: StreamSource) -> Link | None:

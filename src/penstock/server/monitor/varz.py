@@ -158,6 +158,10 @@ def _running(server_state: ServerState) -> dict[str, Any]:
         "http_req_stats": dict(sorted(server_state.requests.items())),
         "config_load_time": format_time(server_state.loaded_ns or server_state.start_ns),
         "config_digest": settings.config_digest,
+        **present(
+            tags=settings.server_tags, metadata=dict(sorted(settings.server_metadata.items()))
+        ),
+        "feature_flags": settings.features(),
         **present(system_account=server_state.system_account),
         "slow_consumer_stats": _kinds(reactor.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),

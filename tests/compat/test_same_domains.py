@@ -1,0 +1,131 @@
+"""A server with a JetStream domain beside a real nats-server: which answers name the domain, and the
+longer ack subjects of `js_ack_fc_v2`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.compat.pair import Judges, Pair, both
+from tests.compat.scene import NEEDS_BOTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = NEEDS_BOTH
+CONFIG = "jetstream { domain: hub }\nfeature_flags { js_ack_fc_v2: true }\n"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    path: Path = tmp_path_factory.mktemp("domain") / "hub.conf"
+    path.write_text(CONFIG)
+    with both("-c", str(path)) as servers:
+        yield servers
+
+
+@pytest.fixture
+def judges(pair: Pair) -> Judges:
+    made = Judges(pair)
+    for name in "SM":
+        made.ask(f"STREAM.DELETE.{name}")
+    return made
+
+
+def test_calls(judges: Judges) -> None:
+    stream = {"name": "S", "subjects": ["s.>"], "allow_atomic": True}
+    consumer = {"stream_name": "S", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+    calls: list[tuple[str, Any]] = [
+        ("STREAM.CREATE.S", stream),
+        ("STREAM.CREATE.S", stream),
+        ("STREAM.CREATE.S", {**stream, "max_msgs": 4}),
+        ("STREAM.UPDATE.S", {**stream, "max_msgs": 9}),
+        ("STREAM.INFO.S", b""),
+        ("STREAM.INFO.nobody", b""),
+        ("STREAM.LIST", b""),
+        ("STREAM.NAMES", b""),
+        ("STREAM.PURGE.S", b""),
+        ("CONSUMER.DURABLE.CREATE.S.c", consumer),
+        ("CONSUMER.INFO.S.c", b""),
+        ("CONSUMER.LIST.S", b""),
+        ("INFO", b""),
+        ("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}}),
+        ("STREAM.INFO.M", b""),
+        ("STREAM.DELETE.S", b""),
+    ]
+    for call, body in calls:
+        judges.same(call, body)
+
+
+def test_acknowledgements(judges: Judges) -> None:
+    fields = {"subjects": ["s.>"], "allow_atomic": True, "allow_batched": True}
+    judges.same("STREAM.CREATE.S", {"name": "S", **fields, "allow_msg_ttl": True})
+    blocks = [
+        "",
+        "Nats-Msg-Id: a",
+        "Nats-Msg-Id: a",
+        "Nats-Expected-Last-Sequence: 70",
+        "Nats-Expected-Stream: T",
+        "Nats-TTL: x",
+        "Nats-Rollup: sub",
+        "Nats-Incr: 1",
+        "Nats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1",
+        "Nats-Batch-Id: c\r\nNats-Batch-Sequence: 2",
+        "Nats-Batch-Id: d\r\nNats-Batch-Sequence: 1\r\nNats-Expected-Last-Sequence: 70\r\nNats-Batch-Commit: 1",
+        "Nats-Required-Api-Level: 5",
+        "Nats-Required-Api-Level: 6",
+        "Nats-Stream-Source: a",
+    ]
+    for lines in blocks:
+        header = f"NATS/1.0\r\n{lines}\r\n\r\n".encode() if lines else b""
+        ours, theirs = judges.publish("s.a", b"x", header)
+        assert ours == theirs, lines
+
+
+def test_levels(judges: Judges) -> None:
+    judges.same("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    for level in ("0", "4", "5", "6", "-1", "+5", "+", "", "x", "05", "5 5"):
+        header = f"NATS/1.0\r\nNats-Required-Api-Level: {level}\r\n\r\n".encode()
+        answers = [
+            json.loads(client.request("$JS.API.STREAM.INFO.S", b"", header=header) or b"")
+            for client in judges.clients
+        ]
+        assert [each.get("error") for each in answers[:1]] == [
+            each.get("error") for each in answers[1:]
+        ], level
+    levels = [
+        json.loads(client.request("$JS.API.INFO", b"") or b"")["api"]["level"]
+        for client in judges.clients
+    ]
+    assert levels == [5, 5]
+
+
+def test_ack_subjects(judges: Judges) -> None:
+    judges.same("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    judges.same("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    judges.publish("s.a", b"x")
+    seen = []
+    for client in judges.clients:
+        reply = reply_of(client, "$JS.API.CONSUMER.MSG.NEXT.S.c")
+        assert client.request(reply, b"+ACK") == b""
+        seen.append(re.sub(r"\d{19}", "time", reply))
+    assert seen[0] == seen[1]
+    assert seen[0].startswith("$JS.ACK.hub.")
+    ours, theirs = judges.ask("CONSUMER.INFO.S.c")
+    assert ours[0]["num_ack_pending"] == theirs[0]["num_ack_pending"] == 0
+
+
+def reply_of(client: Any, subject: str) -> str:
+    """The reply subject of the message that a pull request is answered with."""
+    reply = client.send(subject, b"1")
+    while (found := re.search(rb"MSG \S+ \S+ (\$JS\.ACK\S+) ", client._lines)) is None:
+        client._lines += client._socket.recv(1 << 16)
+    assert reply
+    client._lines = b""
+    return found[1].decode()
