@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import re
+import select
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.compat.pair import Judges, Pair, both
+from tests.compat.pair import Judges, Pair, RawClient, both, comparable
 from tests.compat.scene import NEEDS_BOTH
 
 if TYPE_CHECKING:
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = NEEDS_BOTH
-CONFIG = "jetstream { domain: hub }\nfeature_flags { js_ack_fc_v2: true }\n"
+CONFIG = """
+jetstream { domain: hub }
+feature_flags { js_ack_fc_v2: true }
+accounts {
+  $SYS { users: [{user: sys, password: pw}] }
+  A { jetstream: enabled, users: [{user: a, password: pw}] }
+  B { users: [{user: b, password: pw}] }
+}
+no_auth_user: a
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +140,38 @@ def reply_of(client: Any, subject: str) -> str:
     assert reply
     client._lines = b""
     return found[1].decode()
+
+
+CALLS = [
+    *("META.LEADER.STEPDOWN", "META.RESCUE", "META.X", "META.LEADER.STEPDOWN.x"),
+    *("SERVER.REMOVE", "SERVER.EVACUATE", "SERVER.REMOVE.x", "SERVER.X"),
+    *("ACCOUNT.PURGE.nobody", "ACCOUNT.STREAM.MOVE.A.S", "ACCOUNT.STREAM.CANCEL_MOVE.A.S"),
+    *("INFO", "STREAM.NAMES", "STREAM.INFO.X", "DIRECT.GET.X", "X"),
+]
+
+
+def test_calls_of_the_system_account(pair: Pair) -> None:
+    """With and without the domain. All requests are sent before any answer is awaited."""
+    subjects = [
+        f"{prefix}.{call}"
+        for prefix in ("$JS.API", "$JS.hub.API", "$JS.leaf.API")
+        for call in CALLS
+    ]
+    seen: list[dict[str, Any]] = []
+    for server in pair:
+        client = RawClient(server, "sys")
+        replies = {client.send(subject, b"{}"): subject for subject in subjects}
+        last = client.send("no.one.is.here", b"")
+        answers: dict[str, Any] = {}
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and len(answers) <= len(subjects):
+            found = client._read()
+            if found is not None and found[0] == last:
+                deadline = min(deadline, time.monotonic() + 0.5)
+            elif found is not None:
+                answers[replies[found[0]]] = comparable(found[1])
+            elif select.select([client._socket], [], [], 0.1)[0]:
+                client._lines += client._socket.recv(1 << 16)
+        seen.append(answers)
+        client.close()
+    assert seen[0] == seen[1]

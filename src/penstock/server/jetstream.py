@@ -63,7 +63,16 @@ _NOT_ENABLED = AccountInfoResponse(
 _SYSTEM_NOT_ENABLED = Response(
     type=f"{TYPE_PREFIX}system_response", error=errors.NotEnabledForAccountError().body()
 )
-_PURGE = "$JS.API.ACCOUNT.PURGE."  # a request in the system account, which has no other one
+# Requests of the system account: a server that leads no cluster does not answer them, except for
+# ACCOUNT.PURGE, which is a service of the system account.
+_SYSTEM_CALLS = {
+    "$JS.API.META.LEADER.STEPDOWN",
+    "$JS.API.META.RESCUE",
+    "$JS.API.SERVER.EVACUATE",
+    "$JS.API.SERVER.REMOVE",
+}
+_SYSTEM_ACCOUNT_CALLS = "$JS.API.ACCOUNT."
+_PURGE = "$JS.API.ACCOUNT.PURGE."
 USABLE_SHARE = 0.75  # of memory and disk, when the settings have no limit
 
 
@@ -254,6 +263,7 @@ class JetStream:
         return ""
 
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
+        self._unmap_domain(account)
         sink = self._refusals.pop(account.name, None)
         if sink is not None:
             for subject in _ASKED_FIRST:
@@ -282,9 +292,7 @@ class JetStream:
         if account.name in self._engine.accounts:
             self._engine.remove(account.name)
             account.jetstream = None
-            domain = self._domains.pop(account.name, None)
-            if domain is not None:
-                account.router.detach_prefix(domain)
+            self._unmap_domain(account)
         if account.name in self._refusals or _asks_elsewhere(account):
             return
 
@@ -298,6 +306,12 @@ class JetStream:
         sink = self._refusals[account.name] = CallbackSink(answer)
         for subject in _ASKED_FIRST:
             account.router.attach(subject, sink)
+        self._map_domain(account)
+
+    def _unmap_domain(self, account: ServerAccount) -> None:
+        domain = self._domains.pop(account.name, None)
+        if domain is not None:
+            account.router.detach_prefix(domain)
 
     def _refuse_system(self, account: ServerAccount) -> None:
         """Answer all JetStream requests in the system account with an error."""
@@ -305,15 +319,33 @@ class JetStream:
             return
 
         def answer(source: object, subject: str, reply: str, *rest: bytes) -> bool:
-            if subject.startswith(_PURGE):
-                return False
-            if reply:
+            if subject.startswith(_SYSTEM_ACCOUNT_CALLS):
+                return not subject.startswith(_PURGE)
+            if reply and subject not in _SYSTEM_CALLS:
                 error = _NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED
                 account.router.publish_message(reply, encode(error))
             return True
 
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
+        self._map_domain(account)
+
+    def _map_domain(self, account: ServerAccount) -> None:
+        """Pass requests with this server's domain on to `$JS.API.`, in an account without
+        JetStream.
+        """
+        domain = self._settings.domain
+        if not domain:
+            return
+
+        def passed(
+            source: object, subject: str, reply: str, headers: bytes, payload: bytes
+        ) -> bool:
+            call = f"$JS.API.{subject.partition('.API.')[2]}"
+            return account.router.publish_message(call, payload, reply, headers) > 0
+
+        sink = self._domains[account.name] = CallbackSink(passed)
+        account.router.attach_prefix(f"$JS.{domain}.API.", sink)
 
     def open(self, loop: asyncio.AbstractEventLoop, presync: StorePresync | None = None) -> None:
         """Start the recovery; each stream is served as soon as it is recovered.

@@ -261,12 +261,14 @@ cdef class ApiSubjects(Sink):
         cdef Consumer consumer = self.find(key, n)
         cdef Text level
         cdef int64_t wanted
+        cdef int sign
         if consumer is None:
             return 0
         if m.hlen and m.reply_len:
             level = header_value(m.body, m.hlen, b"Nats-Required-Api-Level", 23)
-            if level.at != NULL:
-                wanted = parse_u63(level.at, level.n)
-                if wanted < 0 or wanted > API_LEVEL:
+            if level.n:
+                sign = level.at[0] == c'-' or level.at[0] == c'+'
+                wanted = parse_u63(level.at + sign, level.n - sign)
+                if wanted < 0 or (wanted > API_LEVEL and level.at[0] != c'-'):
                     return consumer.refuse_request(m.reply, m.reply_len, "412 Required Api Level")
         return consumer.request(m.reply, m.reply_len, m.body + m.hlen, m.body_len - m.hlen)
