@@ -12,6 +12,7 @@ from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
 from penstock.api.subjects import API_PREFIX
 from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.sources import identity
+from penstock.engine.sources.behind import INTERVAL_NS, BehindReport
 from penstock.engine.sources.links import Link, RouterLink
 from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, origin_made
 from penstock.engine.sources.positions import Positions
@@ -32,6 +33,8 @@ class Upstreams:
         self._entry = entry
         self.upstreams: list[Upstream] = []
         self._positions, entry.positions = entry.positions, None
+        self._reports: dict[str, BehindReport] = {}  # by index name
+        self._look_at_ns = 0
         self._stands_for = ""  # of a mirror: the origin whose direct gets it answers
 
     def configure(self, config: StreamConfig) -> None:
@@ -72,6 +75,10 @@ class Upstreams:
     def tick(self, now_ns: int) -> int:
         """Do what is due; return the time of the next call."""
         due = [upstream.tick(now_ns) for upstream in self.upstreams]
+        if now_ns >= self._look_at_ns:
+            self._look_at_ns = now_ns + INTERVAL_NS
+            self._look(now_ns)
+        due.append(self._look_at_ns)
         if self._positions is not None:
             try:
                 due.append(self._positions.tick(now_ns))
@@ -81,6 +88,18 @@ class Upstreams:
                     f"stream {name} cannot save the positions of its sources: {error}"
                 )
         return min((due_ns for due_ns in due if due_ns), default=0)
+
+    def _look(self, now_ns: int) -> None:
+        """Report upstreams that are behind, and ones that have caught up."""
+        before, self._reports = self._reports, {}
+        for upstream in self.upstreams:
+            report = before.get(upstream.name)
+            if report is None:
+                report = BehindReport(self._entry.config.name, upstream.source.name)
+            self._reports[upstream.name] = report
+            line = report.look(now_ns, upstream.info(now_ns), upstream.writer.taken)
+            if line:
+                self._account.report(line)
 
     def infos(self, now_ns: int) -> list[StreamSourceInfo]:
         """Return the progress of each upstream, in the order of the configuration."""
