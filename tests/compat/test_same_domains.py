@@ -175,3 +175,43 @@ def test_calls_of_the_system_account(pair: Pair) -> None:
         seen.append(answers)
         client.close()
     assert seen[0] == seen[1]
+
+
+def test_advisories_in_the_system_account(pair: Pair, judges: Judges) -> None:
+    """Audits of its own requests, and abandoned batches of all accounts."""
+    ears = [RawClient(server, "sys") for server in pair]
+    mouths = [RawClient(server, "sys") for server in pair]
+    for ear in ears:
+        ear._socket.sendall(b"SUB $JS.EVENT.> 9\r\n")
+        assert ear.request("no.one.is.here", b"") is not None
+    judges.same("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
+    for call in ("INFO", "STREAM.INFO.X", "ACCOUNT.PURGE.nobody", "STREAM.CREATE.q"):
+        for mouth in mouths:
+            assert mouth.request(f"$JS.API.{call}", b"{}") is not None
+    for sequence in (1, 5):
+        lines = f"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: {sequence}\r\n\r\n"
+        judges.publish("s.a", b"x", lines.encode())
+    seen: list[list[Any]] = []
+    for ear in ears:
+        events: list[Any] = []
+        deadline = time.monotonic() + 20
+        while len(events) < 5 and time.monotonic() < deadline:
+            if (found := ear._read()) is not None and found[0].startswith(b"$JS.EVENT"):
+                event = json.loads(found[1])
+                event.pop("id"), event.pop("timestamp")
+                events.append((found[0], [*event], event))
+            elif found is None and select.select([ear._socket], [], [], 0.1)[0]:
+                ear._lines += ear._socket.recv(1 << 16)
+        seen.append(events)
+        ear.close()
+    for mouth in mouths:
+        mouth.close()
+    assert seen[0] == [
+        (
+            subject,
+            keys,
+            {**event, **({"server": seen[0][0][2]["server"]} if "server" in event else {})},
+        )
+        for subject, keys, event in seen[1]
+    ]
+    assert len(seen[0]) == 5
