@@ -1,6 +1,7 @@
 """Log lines about a mirror or source that stays behind or does not hear from its origin."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,9 @@ from penstock.engine.sources.behind import INTERVAL_NS, BehindReport
 from tests.engine.house import SECOND, House
 
 
-def looks(report: BehindReport, minutes: int, begin_ns: int, **fields: object) -> list[str]:
+def looks(report: BehindReport, minutes: int, begin_ns: int, **fields: Any) -> list[str]:
     """The lines of all looks within these minutes; nothing is copied."""
-    info = StreamSourceInfo(name="O", **fields)  # type: ignore[arg-type]
+    info = StreamSourceInfo(name="O", **fields)
     times = range(begin_ns, begin_ns + minutes * 60 * SECOND, INTERVAL_NS)
     return [line for now in times if (line := report.look(now, info, 0))]
 
@@ -30,7 +31,7 @@ def looks(report: BehindReport, minutes: int, begin_ns: int, **fields: object) -
     ],
 )
 def test_an_upstream_that_stands_still_is_reported_less_and_less_often(
-    fields: dict[str, object], words: str
+    fields: dict[str, Any], words: str
 ) -> None:
     report = BehindReport("S", "O")
     found = looks(report, 6 * 60, SECOND, **fields)

@@ -10,7 +10,7 @@ import pytest
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
-from penstock.engine.sources.identity import stream_identity
+from penstock.engine.base.hashes import stream_identity
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 

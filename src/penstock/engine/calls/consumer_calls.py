@@ -29,10 +29,10 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.engine.account import limits
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import ConsumerEntry, StreamEntry, consumer_info, remaining
+from penstock.engine.base.hashes import stream_identity
 from penstock.engine.base.settings import LIST_LIMIT, NAMES_LIMIT
 from penstock.engine.config import consumer_config
 from penstock.engine.lifecycles import consumers
-from penstock.engine.sources.identity import stream_identity
 
 T = TypeVar("T", bound=Response)
 Late = Callable[[Response], None]

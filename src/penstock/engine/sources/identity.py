@@ -5,25 +5,16 @@ Several sources of one stream may have the same origin with different filters; t
 them apart, in memory, in files, and in the header `Nats-Stream-Source`:
 
     <name>[:<hash of external.api>][:C=<hash of consumer.name>] <filter> <destination>
-
-The identity of an origin is a hash of its created time. A stream that was created again under the
-same name has another one.
 """
 
 from collections.abc import Callable
 
 from penstock.api.streams import StreamSource
-from penstock.api.times import format_time
 from penstock.engine.base.hashes import short_hash
 from penstock.engine.base.transforms import Random, parse
 
 _SEVERAL = "\f"  # between the filters of several transforms
 ALL = ">"
-
-
-def stream_identity(created_ns: int) -> str:
-    """Return the identity of the stream that was created at this time."""
-    return short_hash(format_time(created_ns))
 
 
 def index_name(source: StreamSource) -> str:

@@ -14,6 +14,7 @@ from penstock.api.errors import ErrorBody
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.core.log.log import Log
 from penstock.core.stream.source_copy import Copier, SourceWriter
+from penstock.engine.base.hashes import stream_identity
 from penstock.engine.base.settings import MILLISECOND, SECOND
 from penstock.engine.sources import identity
 
@@ -145,7 +146,7 @@ class LocalUpstream:
             self._refused = False
         if origin is None or self._copier is not None or self._reader is not None:
             return
-        if not self._meet(identity.stream_identity(origin.created_ns)):
+        if not self._meet(stream_identity(origin.created_ns)):
             return
         self._compare(origin.core.log.last_seq)
         if origin.config.retention != "limits":

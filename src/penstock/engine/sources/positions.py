@@ -22,10 +22,9 @@ from msgspec import Struct, field
 from penstock.api.fields import OMIT, Uint64
 from penstock.core.log.log import Log
 from penstock.core.stream.source_copy import SourceWriter, last_positions
-from penstock.engine.base.hashes import LENGTH
+from penstock.engine.base.hashes import LENGTH, stream_identity
 from penstock.engine.base.settings import SECOND
 from penstock.engine.files.files import FORMAT, BadFileError, Dated, StreamFiles
-from penstock.engine.sources.identity import stream_identity
 
 SAVE_INTERVAL_NS = 5 * SECOND
 
