@@ -75,10 +75,6 @@ class Upstreams:
     def tick(self, now_ns: int) -> int:
         """Do what is due; return the time of the next call."""
         due = [upstream.tick(now_ns) for upstream in self.upstreams]
-        if now_ns >= self._look_at_ns:
-            self._look_at_ns = now_ns + INTERVAL_NS
-            self._look(now_ns)
-        due.append(self._look_at_ns)
         if self._positions is not None:
             try:
                 due.append(self._positions.tick(now_ns))
@@ -89,8 +85,11 @@ class Upstreams:
                 )
         return min((due_ns for due_ns in due if due_ns), default=0)
 
-    def _look(self, now_ns: int) -> None:
-        """Report upstreams that are behind, and ones that have caught up."""
+    def look(self, now_ns: int) -> None:
+        """Report upstreams that are behind, and ones that have caught up. Most calls do nothing."""
+        if now_ns < self._look_at_ns:
+            return
+        self._look_at_ns = now_ns + INTERVAL_NS
         before, self._reports = self._reports, {}
         for upstream in self.upstreams:
             report = before.get(upstream.name)
