@@ -40,13 +40,16 @@ NOT_SUPPORTED = "not supported by this server version"
 class RawClient:
     """One connection that sends requests as they are; answers as bytes, None: there is none."""
 
-    def __init__(self, server: ServerProcess) -> None:
+    def __init__(self, server: ServerProcess, user: str = "") -> None:
+        """`user`: log in under this name with the password pw."""
         self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lines = b""
         self._count = 0
+        login = b'"user":"%s","pass":"pw",' % user.encode() if user else b""
         self._socket.sendall(
-            b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _I.* 1\r\n'
+            b'CONNECT {%s"verbose":false,"headers":true,"no_responders":true}\r\nSUB _I.* 1\r\n'
+            % login
         )
 
     def send(self, subject: str, payload: bytes, header: bytes = b"") -> bytes:

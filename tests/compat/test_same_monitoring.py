@@ -8,6 +8,7 @@ import asyncio
 import gzip
 import json
 import re
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -30,6 +31,9 @@ pytestmark = [
 
 CONFIG = """
 server_name: same
+server_tags: [b, "a:x"]
+server_metadata {{ rack: "7", "a.b": c }}
+feature_flags {{ js_ack_fc_v2: false, bogus: true, js_raft_delete_range: false }}
 http: 127.0.0.1:{http}
 jetstream {{ sync_interval: "2m", max_mem: 64MB, max_file: 64MB }}
 accounts {{
@@ -75,8 +79,8 @@ UNCOMMON = {
     *("ip", "consumers", "account_tag", "pending_bytes", "total", "leader", "num_subs"),
     *("out_msgs", "in_msgs", "out_client_msgs", "in_client_msgs"),
 }
-# What nats-server has and we do not: switches of its own, the limit of a later version, its build.
-LEFT_OUT = {"feature_flags", "default_max_consumers", "metadata", "http_req_stats", "git_commit"}
+# What nats-server has and we do not: a limit, its build. The metadata of streams has the version.
+LEFT_OUT = {"default_max_consumers", "_nats.ver", "http_req_stats", "git_commit"}
 
 
 # Lists whose order means nothing.
@@ -295,6 +299,37 @@ def test_the_same_refusal(path: str, pair: tuple[Side, Side]) -> None:
     ours, theirs = (side.get(path) for side in pair)
     assert ours == theirs
     assert ours[0] >= 400
+
+
+TARGETS = [
+    *(
+        "http://x/varz",
+        "HTTP://x/varz?a=1",
+        "http:///varz",
+        "http:/varz",
+        "http://x",
+        "ftp://x/varz",
+    ),
+    *("//varz", "//varz?x=1", "///varz", "/varz//", "//", "/./varz", "/a/../varz", "/../varz"),
+    *("http://x//varz", "/%76arz", "/varz%2f", "/%2e%2e/varz", "/%2fvarz", "/var%zz", "/varz?%zz"),
+    *("*", "varz", "/varz#f", "/connz?subs=1;x", "/connz?subs=1&limit=;", "/a b", "/%3cvarz%22//"),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_same_target(target: str, pair: tuple[Side, Side]) -> None:
+    """Absolute forms, and paths that are not clean: the status, and where the client has to go."""
+    seen = []
+    for side in pair:
+        with socket.create_connection(("127.0.0.1", side.http), timeout=20) as connected:
+            ask = f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+            connected.sendall(ask.encode())
+            got = b"".join(iter(lambda: connected.recv(65536), b""))
+        head, _, body = got.partition(b"\r\n\r\n")
+        lines = head.split(b"\r\n")
+        place = [line for line in lines if line.startswith(b"Location:")]
+        seen.append((lines[0], place, body if place else b""))
+    assert seen[0] == seen[1]
 
 
 def test_the_same_subscription_is_found(pair: tuple[Side, Side]) -> None:

@@ -49,7 +49,7 @@ DELETED = "Unacknowledged message was deleted"
 ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
 FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 FLOW_HEADER = re.compile(rb"(Nats-Consumer-Stalled: \$JS\.FC\.[^.]+\.[^.]+\.)[^\r]+")
-# what nats-server adds from 2.15 on: a random name of the origin as it was when it was made
+# a hash of the time when the origin was created
 SOURCE_IDENTITY = re.compile(rb"(Nats-Stream-Source: (?:[^ \r]+ ){4}[^ \r]+) [^ \r]+\r\n")
 TIME_HEADER = re.compile(rb"Nats-Time-Stamp: [^\r]+")
 IDENTITY_HEADER = re.compile(rb"Nats-Stream-Identity: [^\r]+")
@@ -82,7 +82,7 @@ def plain(value: Any, key: str = "") -> Any:
     if key in SPANS and value:
         return "a while"
     if key == "hdrs":
-        return SOURCE_IDENTITY.sub(rb"\1\r\n", base64.b64decode(value))
+        return SOURCE_IDENTITY.sub(rb"\1 an-id\r\n", base64.b64decode(value))
     if key == "id" and isinstance(value, int):
         return "an id"
     if key in TIMES and isinstance(value, str) and not value.startswith("0001-"):

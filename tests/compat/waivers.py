@@ -97,7 +97,6 @@ NORMALISED: tuple[str, ...] = (
     "listed-consumers",
     "empty-stream-deleted",
     "mirror-progress",
-    "source-identity",  # made equal in test_same_sources
 )
 
 KEYS = {

@@ -35,9 +35,14 @@ class Server:
     """Reactor, Router and Sessions with a clock that stands still."""
 
     def __init__(
-        self, now_ns: int = 1_700_000_000_000_000_000, *, auth: bool = False, seed: int = 1
+        self,
+        now_ns: int = 1_700_000_000_000_000_000,
+        *,
+        auth: bool = False,
+        seed: int = 1,
+        clock: Clock | None = None,
     ) -> None:
-        self.clock = Clock(now_ns)
+        self.clock = clock or Clock(now_ns)
         self.reactor = Reactor(self.clock, seed)
         self.errors: list[BaseException] = []
         self.reactor.on_error = self.errors.append

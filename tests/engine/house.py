@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from penstock.api.calls import AccountLimits
+from penstock.core.base.clock import Clock
 from penstock.core.base.disk import Disk
 from penstock.engine import Engine, Settings
 from penstock.vault import Vault
@@ -28,21 +29,24 @@ class House:
         account_limits: dict[str, AccountLimits] | None = None,
         vault: Vault | None = None,
         gradually: bool = False,
+        clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        """`gradually`: the test recovers the streams with `engine.open_more`."""
+        """`gradually`: the test recovers the streams with `engine.open_more`. `clock`: in place of
+        one that begins at `now_ns`.
+        """
         self.folder = folder
         self.disk = disk or Disk()
         self.settings = settings
         self.account_limits = account_limits
         self.vault = vault
-        self.server = Server(now_ns)
+        self.server = Server(now_ns, clock=clock)
         self.reports: list[str] = []
         self.engine = Engine(
             self.server.reactor,
             self.disk,
             str(folder),
-            settings=Settings(server_name="house", server_version="2.14.0", **settings),
+            settings=Settings(server_name="house", server_version="2.15.0", **settings),
             random=Random(1),
             report=self.reports.append,
             vault=vault,

@@ -84,7 +84,7 @@ def test_what_a_call_is_counted_as(house: House) -> None:
     house.error("STREAM.MSG.GET.S", {"seq": 9})
     house.error("STREAM.MSG.DELETE.S", {"seq": 9})
     house.error("STREAM.MSG.DELETE.S", {})
-    assert house.ok("INFO")["api"] == {"level": 4, "total": 4, "errors": 2}
+    assert house.ok("INFO")["api"] == {"level": 5, "total": 4, "errors": 2}
 
 
 def test_what_happens_to_messages(house: House) -> None:

@@ -87,7 +87,7 @@ def test_a_subject_that_is_none_has_no_responders(house: House) -> None:
 
 
 def test_who_asks_for_a_level_gets_it_or_an_error(house: House) -> None:
-    levels = {"4": True, "0": True, "5": False, "x": False, "-1": False, "9" * 5000: False}
+    levels = {"5": True, "0": True, "-1": True, "": True, "6": False, "x": False, "9" * 5000: False}
     for text, good in levels.items():
         header = f"NATS/1.0\r\nNats-Required-Api-Level: {text}\r\n\r\n".encode()
         answer = house.api("INFO", headers=header)
@@ -106,7 +106,7 @@ def test_calls_and_errors_are_counted(house: House) -> None:
     house.stream()
     house.error("STREAM.INFO.missing")
     stats = house.ok("INFO")["api"]
-    assert stats == {"level": 4, "total": 2, "errors": 1}
+    assert stats == {"level": 5, "total": 2, "errors": 1}
 
 
 def test_a_call_without_a_reply_is_carried_out(house: House) -> None:

@@ -142,7 +142,7 @@ def test_a_purge_beyond_the_end_moves_the_end(tmp_path: Path, storage: str) -> N
     assert (state["first_seq"], state["last_seq"]) == (99, 98)
     assert house.publish("s", b"new")["seq"] == 99
     assert [event[5] for event in house.pull(9)] == [b"new"]
-    assert house.error("STREAM.PURGE.S", {"seq": 2**64 - 1})[0] == 10003
+    assert house.ok("STREAM.PURGE.S", {"seq": 2**64 - 1})["purged"] == 1
 
 
 def test_what_may_not_be_removed(house: House) -> None:
@@ -230,3 +230,19 @@ def test_names_may_be_longer_than_file_names(house: House) -> None:
     assert house.ok(f"CONSUMER.NAMES.{name}")["consumers"] == ["c" * 255, "c" * 254 + "d"]
     house.ok(f"STREAM.DELETE.{name}")
     assert house.restart().ok("STREAM.NAMES")["streams"] is None
+
+
+@pytest.mark.parametrize("seq", [(1 << 62) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_purge_beyond_the_highest_sequence_empties_the_stream(house: House, seq: int) -> None:
+    house.stream("S", subjects=["s", "t"])
+    for subject in "sst":
+        house.publish(subject)
+    answer = house.ok("STREAM.PURGE.S", {"seq": seq, "filter": "s"})
+    assert (answer["success"], answer["purged"]) == (True, 2)
+    answer = house.ok("STREAM.PURGE.S", {"seq": seq})
+    assert (answer["success"], answer["purged"]) == (True, 1)
+    assert house.ok("STREAM.PURGE.S", {"seq": seq})["purged"] == 0
+    assert house.publish("s")["seq"] == 4
+    house.stream("E")
+    assert house.ok("STREAM.PURGE.E", {"seq": seq})["success"]
+    assert house.error("STREAM.PURGE.S", {"seq": seq, "keep": 1})[0] == 10003

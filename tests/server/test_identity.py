@@ -36,7 +36,7 @@ def test_info_says_what_clients_need():
     assert found == {
         "server_id": "NID",
         "server_name": "name",
-        "version": "2.14.0",
+        "version": "2.15.0",
         "proto": 1,
         "host": "127.0.0.1",
         "port": 4222,
@@ -44,7 +44,7 @@ def test_info_says_what_clients_need():
         "max_payload": 1048576,
         "client_id": 7,
         "client_ip": "127.0.0.1",
-        "api_lvl": 4,
+        "api_lvl": 5,
     }
 
 

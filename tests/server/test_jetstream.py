@@ -136,8 +136,8 @@ def test_settings_come_from_the_file_too(tmp_path):
     )
     with running("-c", str(path)) as server, client(server) as nc:
         js = nc.jetstream(domain="hub")
-        info = js.create_stream(StreamConfig(name="S", num_replicas=1))
-        assert info.domain == "hub"
+        js.create_stream(StreamConfig(name="S", num_replicas=1))
+        assert js.stream_info("S").domain == "hub"
         assert js.publish("S", b"x").domain == "hub"
     assert (tmp_path / "s" / "jetstream").is_dir()
 

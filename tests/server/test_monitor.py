@@ -23,7 +23,7 @@ class Store:
 
     def __init__(self, reactor, router, folder):
         self.folder = str(folder / "jetstream")
-        settings = EngineSettings(server_name="name", server_version="2.14.0", max_storage=1 << 30)
+        settings = EngineSettings(server_name="name", server_version="2.15.0", max_storage=1 << 30)
         self.engine = Engine(
             reactor,
             Disk(),

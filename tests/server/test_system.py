@@ -31,6 +31,7 @@ class Doer:
     def __init__(self, reactor):
         self.reactor = reactor
         self.done = []
+        self.audits = []
         self.problem = ""
 
     def reload_configuration(self):
@@ -46,6 +47,9 @@ class Doer:
     def send_lame_duck(self, cid):
         self.done.append(cid)
         return "" if cid == 1 else "no such client id"
+
+    def audit(self, subject, request, answer):
+        self.audits.append((subject, request))
 
     def purge_account(self, name):
         self.done.append(name)

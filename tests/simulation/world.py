@@ -195,7 +195,7 @@ class World:
             "store",
             settings=Settings(
                 server_name="world",
-                server_version="2.14.0",
+                server_version="2.15.0",
                 sync_interval_ns=self.changes.sync_interval_ns,
                 segment_bytes=self.changes.segment_bytes,
                 journal_bytes=self.changes.journal_bytes,

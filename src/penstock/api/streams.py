@@ -211,11 +211,14 @@ class ClusterInfo(Struct, kw_only=True):
 
 
 class StreamSourceInfo(Struct, kw_only=True):
-    """The progress of a mirror or source."""
+    """The progress of a mirror or source; `seq`, of a source: the sequence in its origin of the
+    newest copy.
+    """
 
     name: str = ""
     external: Annotated[ExternalStream | None, OMIT] = None
     lag: Uint64 = 0
+    seq: Annotated[Uint64, OMIT] = 0
     active: Duration = 0
     error: Annotated[ErrorBody | None, OMIT] = None
     filter_subject: Annotated[str, OMIT] = ""

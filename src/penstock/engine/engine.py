@@ -257,6 +257,10 @@ class Engine:
         if now_ns >= self._rules_at_ns:
             self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
+            for account in self._all:
+                for stream in account.streams.values():
+                    if stream.upstreams is not None:
+                        stream.upstreams.look(now_ns)
             busy = any(_maintain(account) for account in self._all)
             self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if now_ns >= self._sync_at_ns:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from penstock.core.base.clock import Clock, SystemClock
+from penstock.core.base.clock import Clock, SteadyClock, SystemClock
 from penstock.core.base.disk import Disk
 from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
@@ -44,7 +44,7 @@ from penstock.server.memory import memory_bytes
 from penstock.server.observability import Observability
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_handlers import add_rows
-from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings import COMPATIBLE_VERSION, FEATURE_FLAGS, Settings
 from penstock.server.short_collections import ShortCollections
 from penstock.server.store_presync import StorePresync
 from penstock.server.transports.acceptors import Acceptors
@@ -55,11 +55,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock.server.clock_watch import ClockWatch
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.service import LeafService
+    from penstock.server.settings.tls import Tls
 
 SPARE_FILES = 128  # descriptors besides those of clients: listeners, logs, segments
 FEW_FILES = 10_000
+CLOCK_LOOK_NS = 10 * SECOND_NS  # how often the machine's clock is compared with the server's
 
 
 class Server:
@@ -306,6 +309,7 @@ class Server:
             self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
+        self._call_at(self.event_loop.now_ns + CLOCK_LOOK_NS, self._watch_clock)
         if self.port:
             address = join_address(self.host, self.port)
             self.log.info(f"Listening for client connections on {address}")
@@ -365,9 +369,24 @@ class Server:
         self.log.info(f"  Version:  {COMPATIBLE_VERSION} (penstock {__version__})")
         self.log.info(f"  Name:     {self.server_name}")
         self.log.info(f"  ID:       {self.server_id}")
+        if self.settings.feature_flags:
+            self._announce_features(self.settings.feature_flags)
         if self.settings.config_file:
             digest = self.settings.config_digest
             self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
+
+    def _announce_features(self, wanted: dict[str, bool]) -> None:
+        """Log the configured feature flags: the ones that nats-server has, then the others."""
+        words = {True: ("opt-out", "enabled"), False: ("disabled", "opt-in")}
+        known = [
+            f"{name} ({words[FEATURE_FLAGS[name]][on]})"
+            for name, on in sorted(wanted.items())
+            if name in FEATURE_FLAGS
+        ]
+        self.log.info("  Feature flags:")
+        self.log.info(f"    Configured:    {', '.join(known) or 'none'}")
+        if unknown := sorted(wanted.keys() - FEATURE_FLAGS.keys()):
+            self.log.info(f"    Unsupported:   {', '.join(unknown)}")
 
     def write_files(self) -> None:
         """Write the pid file and the ports file, if configured."""
@@ -380,7 +399,8 @@ class Server:
         """The URLs of the listeners by kind, in the form of the ports file."""
         found: dict[str, list[str]] = {"nats": []}
         if self.port:
-            found["nats"] = [f"nats://{join_address(reachable(self.host), self.port)}"]
+            scheme = _scheme(self.settings.tls, self.settings.allow_non_tls)
+            found["nats"] = [f"{scheme}://{join_address(reachable(self.host), self.port)}"]
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
             scheme = "https" if self.settings.https_port else "http"
@@ -388,7 +408,9 @@ class Server:
         found["websocket"] = self.acceptors.urls()
         if self.leafs is not None and self.leafs.port:
             address = join_address(reachable(self.leafs.host), self.leafs.port)
-            found["leafnodes"] = [f"nats://{address}"]
+            own = self.settings.leafnodes
+            scheme = _scheme(own.tls if own is not None else None)
+            found["leafnodes"] = [f"{scheme}://{address}"]
         if self.watching.profile_port:
             address = join_address(reachable(self.host), self.watching.profile_port)
             found["profile"] = [f"http://{address}"]
@@ -488,6 +510,17 @@ class Server:
         delay = max(due_ns - self.event_loop.clock.now(), 0) / SECOND_NS
         self._sweep_timer = self.loop.call_later(delay, self._sweep)
 
+    def _watch_clock(self, watch: "ClockWatch | None" = None) -> None:
+        """Log when the machine's clock differs from the server's."""
+        if not isinstance(self._clock, SteadyClock):
+            return
+        if watch is None:
+            watch = import_module("penstock.server.clock_watch").ClockWatch()
+        now_ns = self._clock.now()
+        if line := watch.look(now_ns, self._clock.offset_ns()):
+            self.log.warn(line)
+        self._call_at(now_ns + CLOCK_LOOK_NS, lambda: self._watch_clock(watch))
+
     def next_timer_ns(self) -> int:
         """With a clock that is set by hand: when `run_timers` is due."""
         return min(self._sweep_at_ns, self._timers[0][0] if self._timers else NEVER_NS)
@@ -555,3 +588,8 @@ def _load_for_connect() -> None:
 def _draw(below: int) -> int:
     """A random number from 0 to below the argument."""
     return int.from_bytes(os.urandom(4), "little") % below
+
+
+def _scheme(tls: "Tls | None", allow_plain: bool = False) -> str:
+    """The scheme of a listener's URL: tls when clients have to use it."""
+    return "tls" if tls is not None and (tls.handshake_first or not allow_plain) else "nats"

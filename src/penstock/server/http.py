@@ -14,11 +14,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from penstock.server.auth.failure_delay import group
 from penstock.server.http_head import END, MAX_HEAD_BYTES, parse_head
+from penstock.server.http_target import parse_target
 from penstock.server.transports.listener import listen
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ LOOK_AWAY_SECONDS = 0.5
 
 _REASONS = {
     200: "OK",
+    307: "Temporary Redirect",
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -49,6 +51,7 @@ class Answer(NamedTuple):
     status: int
     kind: str  # the content type
     body: bytes
+    location: str = ""  # of a redirect
 
 
 # A generator makes the answer in slices: it yields between them, and returns the answer.
@@ -239,12 +242,16 @@ class HttpServer:
             keep = False  # the server reads no bodies, so it can't find a request behind one
         if method not in ("GET", "HEAD"):
             return text_answer(405, "405 method not allowed"), False, True
-        path, _, query = target.partition("?")
+        wanted = parse_target(target)
+        if wanted is None:
+            return text_answer(400, "400 Bad Request"), False, True
+        if wanted.elsewhere:
+            return _redirect(wanted.elsewhere), keep, method == "GET"
         try:
-            made = self._handle(unquote(path), dict(parse_qsl(query, keep_blank_values=True)))
+            made = self._handle(wanted.path, wanted.query)
             answer = await self._finished(made) if isinstance(made, Generator) else made
         except Exception as error:
-            self._failed(f"HTTP {path}: {error!r}")
+            self._failed(f"HTTP {wanted.path}: {error!r}")
             answer = text_answer(500, "500 internal error")
         return answer, keep, method == "GET"
 
@@ -265,10 +272,17 @@ def text_answer(status: int, text: str) -> Answer:
     return Answer(status, "text/plain; charset=utf-8", text.encode())
 
 
+def _redirect(location: str) -> Answer:
+    page = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
+    return Answer(307, "text/html; charset=utf-8", page.encode(), location)
+
+
 def _encode(answer: Answer, keep: bool, send_body: bool) -> bytes:
     lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}"]
     if answer.kind == "application/json":
         lines.append("Access-Control-Allow-Origin: *")
+    if answer.location:
+        lines.append(f"Location: {answer.location}")
     lines += [
         f"Content-Type: {answer.kind}",
         time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),

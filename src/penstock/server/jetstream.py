@@ -24,13 +24,14 @@ from penstock.api.dialects.requests import refusal
 from penstock.core.base.disk import Disk
 from penstock.core.broker.event_loop import EventLoop
 from penstock.core.broker.reactor import Connection
-from penstock.core.broker.router import CallbackSink
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.subjects import collide
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.base.settings import BatchLimits, ServerLimits
+from penstock.nuid import Nuid
 from penstock.server.accounts.client_info import client_info
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.errors import StartError
@@ -45,6 +46,7 @@ from penstock.vault import CIPHERS, Vault, VaultError
 from penstock.vault import NAMES as CIPHER_NAMES
 
 if TYPE_CHECKING:
+    from penstock.engine.account.advisories import Advisories
     from penstock.server.origin_servers import OriginLink
 
 ALWAYS_SHOWN_NS = 120 * SECOND_NS  # shown when every ack waits for an fsync
@@ -63,7 +65,16 @@ _NOT_ENABLED = AccountInfoResponse(
 _SYSTEM_NOT_ENABLED = Response(
     type=f"{TYPE_PREFIX}system_response", error=errors.NotEnabledForAccountError().body()
 )
-_PURGE = "$JS.API.ACCOUNT.PURGE."  # a request in the system account, which has no other one
+# Requests of the system account: a server that leads no cluster does not answer them, except for
+# ACCOUNT.PURGE, which is a service of the system account.
+_SYSTEM_CALLS = {
+    "$JS.API.META.LEADER.STEPDOWN",
+    "$JS.API.META.RESCUE",
+    "$JS.API.SERVER.EVACUATE",
+    "$JS.API.SERVER.REMOVE",
+}
+_SYSTEM_ACCOUNT_CALLS = "$JS.API.ACCOUNT."
+_PURGE = "$JS.API.ACCOUNT.PURGE."
 USABLE_SHARE = 0.75  # of memory and disk, when the settings have no limit
 
 
@@ -97,6 +108,7 @@ class JetStream:
             server_version=COMPATIBLE_VERSION,
             api_level=API_LEVEL,
             domain=settings.domain,
+            long_acks=settings.features()["js_ack_fc_v2"],
             strict=settings.strict,
             sync_interval_ns=settings.sync_interval_ns,
             max_memory=self._max_memory(),
@@ -119,6 +131,7 @@ class JetStream:
         self._refusals: dict[str, CallbackSink] = {}  # by account without JetStream
         self._domains: dict[str, CallbackSink] = {}
         self._system: CallbackSink | None = None  # refuses requests of the system account
+        self._audits: Advisories | None = None  # of the system account
         self._started = False
         self._recovering = False  # a recovery step is scheduled
         self._recovery_ns = 0  # when it started
@@ -253,11 +266,13 @@ class JetStream:
         return ""
 
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
+        self._unmap_domain(account)
         sink = self._refusals.pop(account.name, None)
         if sink is not None:
             for subject in _ASKED_FIRST:
                 account.router.detach(subject, sink)
         made = self._engine.add(account.name, account.router, limits)
+        made.advisories.system = self._system_router
         made.describe = lambda source: self._client(source, account)
         made.on_request = lambda *request: self._show(account, *request)
         for remote in self._remotes:
@@ -281,9 +296,7 @@ class JetStream:
         if account.name in self._engine.accounts:
             self._engine.remove(account.name)
             account.jetstream = None
-            domain = self._domains.pop(account.name, None)
-            if domain is not None:
-                account.router.detach_prefix(domain)
+            self._unmap_domain(account)
         if account.name in self._refusals or _asks_elsewhere(account):
             return
 
@@ -297,6 +310,12 @@ class JetStream:
         sink = self._refusals[account.name] = CallbackSink(answer)
         for subject in _ASKED_FIRST:
             account.router.attach(subject, sink)
+        self._map_domain(account)
+
+    def _unmap_domain(self, account: ServerAccount) -> None:
+        domain = self._domains.pop(account.name, None)
+        if domain is not None:
+            account.router.detach_prefix(domain)
 
     def _refuse_system(self, account: ServerAccount) -> None:
         """Answer all JetStream requests in the system account with an error."""
@@ -304,15 +323,61 @@ class JetStream:
             return
 
         def answer(source: object, subject: str, reply: str, *rest: bytes) -> bool:
-            if subject.startswith(_PURGE):
-                return False
+            if subject.startswith(_SYSTEM_ACCOUNT_CALLS):
+                return not subject.startswith(_PURGE)
+            if subject in _SYSTEM_CALLS:
+                return True
+            refused = encode(_NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED)
             if reply:
-                error = _NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED
-                account.router.publish_message(reply, encode(error))
+                account.router.publish_message(reply, refused)
+            self.audit_system(subject, rest[-1], refused, named=subject == _INFO)
             return True
 
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
+        self._map_domain(account)
+
+    def _system_router(self) -> Router | None:
+        system = self._accounts.system
+        return system.router if system is not None else None
+
+    def audit_system(self, subject: str, request: bytes, answer: bytes, *, named: bool) -> None:
+        """Publish the audit of a request in the system account. `named`: with an empty client, as
+        nats-server does for some calls; otherwise with null.
+        """
+        router = self._system_router()
+        if router is None:
+            return
+        from penstock.engine.account.advisories import Advisories, ApiAudit
+
+        if self._audits is None:
+            self._audits = Advisories(router, Nuid(Random(os.urandom(16))), self._settings.domain)
+        if self._audits.audited():
+            event = ApiAudit(
+                server=self._engine_settings.server_name,
+                client=ClientInfo() if named else None,
+                subject=subject,
+                request=request.decode("utf-8", "surrogateescape"),
+                response=answer.decode("utf-8", "surrogateescape"),
+            )
+            self._audits.api_call(event, self._event_loop.now_ns)
+
+    def _map_domain(self, account: ServerAccount) -> None:
+        """Pass requests with this server's domain on to `$JS.API.`, in an account without
+        JetStream.
+        """
+        domain = self._settings.domain
+        if not domain:
+            return
+
+        def passed(
+            source: object, subject: str, reply: str, headers: bytes, payload: bytes
+        ) -> bool:
+            call = f"$JS.API.{subject.partition('.API.')[2]}"
+            return account.router.publish_message(call, payload, reply, headers) > 0
+
+        sink = self._domains[account.name] = CallbackSink(passed)
+        account.router.attach_prefix(f"$JS.{domain}.API.", sink)
 
     def open(self, loop: asyncio.AbstractEventLoop, presync: StorePresync | None = None) -> None:
         """Start the recovery; each stream is served as soon as it is recovered.

@@ -10,6 +10,7 @@ import pytest
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.log import maintenance
 from penstock.core.log.recovery import open_log
+from penstock.engine.base.hashes import stream_identity
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
@@ -94,11 +95,13 @@ def test_a_source_appends_and_says_where_from(house: House) -> None:
     house.server.reactor.settle()
     messages = stored(house, "S")
     assert [message[2] for message in messages] == ["a.1", "b.1", "a.2"]
+    a, b = (stream_identity(house.account.streams[name].created_ns) for name in "AB")
     assert [source_header(message) for message in messages] == [
-        "A 1 > > a.1",
-        "B 1 b.* > b.1",
-        "A 2 > > a.2",
+        f"A 1 > > a.1 {a}",
+        f"B 1 b.* > b.1 {b}",
+        f"A 2 > > a.2 {a}",
     ]
+    assert [each["seq"] for each in house.ok("STREAM.INFO.S")["sources"]] == [2, 1]
     assert messages[1][3].startswith(b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: ")
 
 
@@ -126,6 +129,34 @@ def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
     after = house.restart()
     after.server.reactor.settle()
     assert [message[4] for message in stored(after, "S")] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_an_origin_that_is_created_again_in_one_turn_is_another_one(house: House) -> None:
+    house.stream("S", sources=[{"name": "O"}])
+    for payload in (b"1", b"2"):
+        house.stream("O", subjects=["o"])
+        house.publish("o", payload)
+        house.server.reactor.settle()
+        house.ok("STREAM.DELETE.O")
+    assert [message[4] for message in stored(house, "S")] == [b"1", b"2"]
+
+
+def test_an_origin_that_was_created_again_is_noticed_without_the_file(house: House) -> None:
+    """As after a restore: the newest message of a source names the stream that it came from."""
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[{"name": "O"}])
+    house.publish("o", b"1")
+    house.pass_time(SECOND)
+    house.ok("STREAM.DELETE.O")
+    files = house.account.streams["S"].files
+    assert files is not None
+    house.engine.close()
+    (Path(files.folder) / "sources.json").unlink()
+    house = House(house.folder, house.server.clock.now() + SECOND)
+    house.stream("O", subjects=["o"])
+    house.publish("o", b"2")
+    house.server.reactor.settle()
+    assert [message[4] for message in stored(house, "S")] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
@@ -213,7 +244,7 @@ def test_transforms_and_filters(house: House) -> None:
     assert [(message[0], message[2]) for message in stored(house, "M")] == [(3, "o.c.3")]
     messages = stored(house, "S")
     assert [message[2] for message in messages] == ["x.1", "o.b.2"]
-    assert source_header(messages[0]) == "O 1 o.a.*\fo.b.* x.$1\f> o.a.1"
+    assert source_header(messages[0]).startswith("O 1 o.a.*\fo.b.* x.$1\f> o.a.1 ")
 
 
 def test_start_sequence_and_time(house: House) -> None:

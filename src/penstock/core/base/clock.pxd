@@ -8,5 +8,12 @@ cdef class Clock:
     cdef uint64_t now_ns(self) noexcept
 
 
-cdef class SystemClock(Clock):
-    """The machine's clock; a step backwards of the machine is held at the last value until time has caught up."""
+cdef class SteadyClock(Clock):
+    """A clock that cannot jump; see the module."""
+    cdef uint64_t steady_ns        # the last reading of the steady clock; 0: none yet
+    cdef uint64_t wall_ns          # the last reading of the wall clock
+    cdef uint64_t follow(self, uint64_t wall_ns, uint64_t steady_ns) noexcept
+
+
+cdef class SystemClock(SteadyClock):
+    """The machine's time, read from its two clocks."""

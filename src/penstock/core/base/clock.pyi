@@ -5,4 +5,12 @@ class Clock:
     def advance(self, by_ns: int) -> int: ...
     def rewind(self, now_ns: int) -> None: ...
 
-class SystemClock(Clock): ...
+class SteadyClock(Clock):
+    """A clock that cannot jump, fed with readings of a wall clock and of one that only counts."""
+
+    def read(self, wall_ns: int, steady_ns: int) -> int:
+        """Take a reading of both clocks, in ns; return the time. The first one sets the time to the wall clock's."""
+    def offset_ns(self) -> int:
+        """The wall clock's lead at the last reading; negative when it is behind this clock."""
+
+class SystemClock(SteadyClock): ...

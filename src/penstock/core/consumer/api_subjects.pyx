@@ -80,14 +80,14 @@ cdef class ApiSubjects(Sink):
     def patterns(self) -> list:
         """The patterns of the consumers' acks and flow-control answers, for other servers."""
         return [
-            pattern for key, consumer in self.consumers.items()
-            for pattern in ((<Consumer>consumer).delivery.ack_prefix + b">", b"$JS.FC." + key + b".>")
+            pattern for consumer in self.consumers.values()
+            for pattern in ((<Consumer>consumer).delivery.ack_prefix + b">", b"$JS.FC." + (<Consumer>consumer).address + b".>")
         ]
 
     def told(self, Consumer consumer, int delta) -> None:
         """A consumer was added or removed: announce its patterns."""
         self.router.announce(consumer.delivery.ack_prefix + b">", delta)
-        self.router.announce(b"$JS.FC." + consumer.key + b".>", delta)
+        self.router.announce(b"$JS.FC." + consumer.address + b".>", delta)
 
     def add(self, Consumer consumer) -> None:
         """Add a consumer: its acks and pull requests reach it from now on."""
@@ -261,12 +261,14 @@ cdef class ApiSubjects(Sink):
         cdef Consumer consumer = self.find(key, n)
         cdef Text level
         cdef int64_t wanted
+        cdef int sign
         if consumer is None:
             return 0
         if m.hlen and m.reply_len:
             level = header_value(m.body, m.hlen, b"Nats-Required-Api-Level", 23)
-            if level.at != NULL:
-                wanted = parse_u63(level.at, level.n)
-                if wanted < 0 or wanted > API_LEVEL:
+            if level.n:
+                sign = level.at[0] == c'-' or level.at[0] == c'+'
+                wanted = parse_u63(level.at + sign, level.n - sign)
+                if wanted < 0 or (wanted > API_LEVEL and level.at[0] != c'-'):
                     return consumer.refuse_request(m.reply, m.reply_len, "412 Required Api Level")
         return consumer.request(m.reply, m.reply_len, m.body + m.hlen, m.body_len - m.hlen)

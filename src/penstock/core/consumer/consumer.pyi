@@ -27,8 +27,12 @@ class ConsumerState(NamedTuple):
 class Consumer(Task):
     """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
-    def __init__(self, stream: Stream, name: str, *, start_seq: int, dialect: str = "") -> None:
-        """`dialect`: of the ack subjects, "" today's, or "2019", "2020"."""
+    def __init__(
+        self, stream: Stream, name: str, *, start_seq: int, dialect: str = "", owner: bytes = b""
+    ) -> None:
+        """`dialect`: of the ack subjects, "" today's, or "2019", "2020". `owner`: the domain and the account that begin the longer
+        ack subjects, "<domain>.<account>."; b"" for the shorter ones.
+        """
     name: str
     stream: Stream
     closed: bool

@@ -33,8 +33,8 @@ ConsumerState = namedtuple("ConsumerState", [
 cdef class Consumer(ConsumerTask):
     """One consumer of a stream. The engine makes it, and turns the deliver policy into a first sequence."""
 
-    def __init__(self, Stream stream, str name, *, start_seq: int, str dialect = "") -> None:
-        ConsumerTask.__init__(self, stream, name)
+    def __init__(self, Stream stream, str name, *, start_seq: int, str dialect = "", bytes owner = b"") -> None:
+        ConsumerTask.__init__(self, stream, name, owner)
         self.delivery = Delivery(self, start_seq)
         self.delivery.set_dialect(dialect)
         self.pull = PullDelivery(self, self.delivery)

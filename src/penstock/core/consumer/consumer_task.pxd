@@ -10,6 +10,7 @@ cdef class ConsumerTask(Listener):
     cdef Reactor reactor
     cdef readonly str name
     cdef bytes key                         # stream.consumer
+    cdef bytes address                     # the key in ack and flow-control subjects: [domain.account.]stream.consumer
     cdef readonly bint closed
     cdef readonly bint changed             # the state differs from the last snapshot()
     cdef public object on_change           # called without arguments when the state begins to differ; or None

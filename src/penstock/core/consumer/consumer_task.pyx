@@ -12,11 +12,12 @@ from penstock.core.stream.stream cimport Stream
 cdef class ConsumerTask(Listener):
     """A consumer as its parts see it; see Consumer."""
 
-    def __init__(self, Stream stream, str name) -> None:
+    def __init__(self, Stream stream, str name, bytes owner = b"") -> None:
         self.stream = stream
         self.reactor = stream.reactor
         self.name = name
         self.key = f"{stream.name}.{name}".encode("utf-8", "surrogateescape")
+        self.address = owner + self.key
         self.changed = True
 
     cdef int register(self, object api_subjects) except -1:

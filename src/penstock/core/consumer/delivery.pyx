@@ -93,7 +93,7 @@ cdef class Delivery:
     cdef int set_dialect(self, str dialect) except -1:
         """The form of the ack subjects: "" today's, or "2019", "2020"."""
         self.brief = dialect != ""
-        self.ack_prefix = (b"$JS.A." if dialect == "2019" else b"$JS.ACK.") + self.consumer.key + b"."
+        self.ack_prefix = (b"$JS.A." if dialect == "2019" else b"$JS.ACK.") + self.consumer.address + b"."
         if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
             raise ValueError("stream and consumer names are too long")
         memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))

@@ -159,7 +159,7 @@ cdef class PushDelivery:
         for i in range(4):
             token += _TOKEN[random % 62]
             random //= 62
-        subject = b"$JS.FC." + self.consumer.key + b"." + token.encode()
+        subject = b"$JS.FC." + self.consumer.address + b"." + token.encode()
         self.window.ask(subject)
         out.subject = PyBytes_AS_STRING(self.deliver_subject)
         out.subject_len = <uint32_t>PyBytes_GET_SIZE(self.deliver_subject)

@@ -1,3 +1,3 @@
-"""The level of the JetStream API that Penstock offers (ADR-44); level 4 is nats-server 2.14."""
+"""The level of the JetStream API that Penstock offers (ADR-44); level 5 is nats-server 2.15."""
 
-API_LEVEL = 4
+API_LEVEL = 5

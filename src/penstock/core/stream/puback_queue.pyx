@@ -44,7 +44,7 @@ cdef class PubAckQueue:
         name = f'"stream":{json_string(stream)}'
         where = f',"domain":{json_string(domain)}' if domain else ""
         self.head = ("{" + name + where + ',"seq":').encode()
-        self.tail = ("," + name + where + ',"seq":0}').encode()
+        self.tail = ("," + name + ',"seq":0}').encode()
         self.dialect = ""
         if len(self.head) > HEAD_ROOM:
             raise ValueError("stream name or domain too long")

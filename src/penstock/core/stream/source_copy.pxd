@@ -18,6 +18,7 @@ cdef class SourceWriter:
     cdef readonly uint64_t taken           # number of processed messages
     cdef readonly tuple refusal            # (code, err_code, description) while the target refuses the next message, else None
     cdef bytes before, after               # the parts of Nats-Stream-Source around the sequence
+    cdef bytes origin                      # a blank and the identity of the origin, or nothing when that is not known
     cdef object transform                  # subject -> subject, or None
     cdef bytes name                        # the last answer of `transform`
     cdef Out block                         # the message as it is stored

@@ -34,6 +34,8 @@ class SourceWriter:
         """Store a message from another server. False when the target refuses it for now, see `refusal`."""
     def skip(self, upto: int) -> None:
         """The origin has no (matching) message up to a sequence; a mirror's next message comes after it. Raises OSError."""
+    def identify(self, identity: str) -> None:
+        """Add the identity of the origin to the headers from now on; "": it is not known."""
     def restart(self) -> None:
         """The origin is a new stream with the same name: begin again with its first message."""
 
@@ -63,8 +65,8 @@ class Copier:
 
 def last_positions(
     log: Log, above: int, names: set[str], marked: bool = True
-) -> dict[str, tuple[int, int]]:
-    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here).
+) -> dict[str, tuple[int, int, str]]:
+    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here, identity).
 
     Reads from the log's end down to the sequence `above`, until all `names` are found. `marked`: only messages that this server has
     sourced; a restored log has no such marks.

@@ -3,7 +3,7 @@
 `SourceWriter` writes the messages of one upstream into the target, from this server or another one. A mirror keeps sequence, time and
 headers; a source appends, and a header names the message's origin:
 
-    Nats-Stream-Source: <origin> <sequence there> <filter> <destination> <subject there>
+    Nats-Stream-Source: <origin> <sequence there> <filter> <destination> <subject there> [<identity>]
 
 Both leave out Nats-Expected-* and Nats-Batch-*: the origin has applied them. A message is processed when it is stored, or is a
 duplicate; one that the target refuses stays the next one.
@@ -49,6 +49,7 @@ cdef class SourceWriter:
         self.before = before
         self.after = after
         self.transform = transform
+        self.origin = b""
 
     def __dealloc__(self):
         out_free(&self.block)
@@ -118,6 +119,7 @@ cdef class SourceWriter:
             out_put(out, number, put_u64(number, seq) - number)
             out_put(out, PyBytes_AS_STRING(self.after), PyBytes_GET_SIZE(self.after))
             out_put(out, m.subject, m.subject_len)
+            out_put(out, PyBytes_AS_STRING(self.origin), PyBytes_GET_SIZE(self.origin))
             out_put(out, b"\r\n", 2)
         if out.len == 10 and memcmp(out.data, b"NATS/1.0\r\n", 10) == 0:
             out.len = 0                    # no headers are left
@@ -150,6 +152,10 @@ cdef class SourceWriter:
         if self.mirror and upto > self.target.log.span.last_seq:
             self.target.log.skip_to(upto + 1)
             self.target.committer.enlist()
+
+    def identify(self, str identity) -> None:
+        """Add the identity of the origin to the headers from now on; "": it is not known."""
+        self.origin = b" " + identity.encode("utf-8", "surrogateescape") if identity else b""
 
     def restart(self) -> None:
         """The origin is a new stream with the same name: begin again with its first message."""
@@ -259,7 +265,7 @@ cdef class Copier(Listener):
 
 
 def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
-    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here).
+    """Read the positions from the newest sourced messages: '<origin> <filter> <destination>' -> (sequence there, sequence here, identity).
 
     Reads from the log's end down to the sequence `above`, until all `names` are found. `marked`: only messages that this server has
     sourced; a restored log has no such marks.
@@ -281,6 +287,6 @@ def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
                     name = " ".join((words[0], words[2], words[3]))
                     if name in missing:
                         missing.discard(name)
-                        found[name] = (int(words[1]), seq)
+                        found[name] = (int(words[1]), seq, words[5] if len(words) > 5 else "")
         seq -= 1
     return found

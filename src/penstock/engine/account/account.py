@@ -174,12 +174,18 @@ class JetStreamAccount:
         self.api_total = 0
         self.api_errors = 0
         self._random = random
+        self._newest_stream_ns = 0
         self.templates: Templates | None = None  # set by the dispatcher
 
     @property
     def now_ns(self) -> int:
         """The time of this turn."""
         return self.reactor.now_ns
+
+    @property
+    def ack_owner(self) -> bytes:
+        """The domain and the account as the longer ack subjects have them."""
+        return f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
 
     def serve(self, api: ApiCallback) -> None:
         """Attach to the account's `$JS.API.` and `$JS.ACK.` subjects; `api` gets the API requests."""
@@ -190,7 +196,7 @@ class JetStreamAccount:
         api_subjects.pin_advisory = self._pin
         api_subjects.ack_metric = self._acknowledged
         api_subjects.explain_pull = explain_pull
-        api_subjects.owner = f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
+        api_subjects.owner = self.ack_owner
         self.api_subjects = api_subjects
 
     def leave(self) -> None:
@@ -243,6 +249,13 @@ class JetStreamAccount:
             if mirror.upstreams is not None and mirror.upstreams.caught_up:
                 return mirror
         return None
+
+    def stream_created_ns(self) -> int:
+        """Return the created time of a new stream: the current time, or a later one when the last
+        stream is as new. The time identifies the stream, and the clock may stand still.
+        """
+        self._newest_stream_ns = max(self.now_ns, self._newest_stream_ns + 1)
+        return self._newest_stream_ns
 
     def random_name(self) -> str:
         """Return a name for a consumer that was created without one."""

@@ -4,7 +4,7 @@ They are published under `$JS.EVENT.ADVISORY.`, and made only when a client subs
 order of the fields is the order on the wire.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct, field
 
@@ -15,6 +15,9 @@ from penstock.api.streams import StreamState
 from penstock.api.subjects import ADVISORY_PREFIX
 from penstock.core.broker.router import Router
 from penstock.nuid import Nuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 
@@ -207,6 +210,7 @@ class Advisories:
         self._router = router
         self._ids = ids
         self._domain = domain
+        self.system: Callable[[], Router | None] = lambda: None  # the system account's router
 
     def stream(self, stream: str, action: str, now_ns: int) -> None:
         """`action`: create, modify or delete."""
@@ -348,9 +352,15 @@ class Advisories:
     def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
         """`reason`: timeout, large, incomplete or unsupported."""
         subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
-        if self._router.has_interest(subject):
-            event = BatchAbandoned(stream=stream, domain=self._domain, batch=batch, reason=reason)
-            self._publish(subject, "stream_batch_abandoned", event, now_ns)
+        system = self.system()
+        told = system is not None and system.has_interest(subject)
+        if not told and not self._router.has_interest(subject):
+            return
+        event = BatchAbandoned(stream=stream, domain=self._domain, batch=batch, reason=reason)
+        self._publish(subject, "stream_batch_abandoned", event, now_ns)
+        if told and system is not None:
+            event.account = self._account
+            system.publish_message(subject, encode(event))
 
     def pause(self, stream: str, consumer: str, until_ns: int, now_ns: int) -> None:
         """`until_ns`: 0 when the consumer was resumed."""

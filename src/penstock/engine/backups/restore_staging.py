@@ -64,7 +64,7 @@ class Staging:
         """Write nothing before `open`."""
         self.config = config
         self.now_ns = account.now_ns
-        self.created_ns = account.now_ns
+        self.created_ns = account.stream_created_ns()
         self._account = account
         self._folder = account.files.restoring(account.ids.next())
         self._made = False  # whether the folder exists

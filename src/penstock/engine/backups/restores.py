@@ -248,6 +248,7 @@ class Restore:
         else:
             entry = account.streams[self._name]
             response.info = stream_info(entry, account.settings, account.now_ns)
+            response.info.domain = ""
         if reply:
             account.router.publish_message(reply, encode(response))
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from penstock.core.protocol.api_level import API_LEVEL
+
 MAX_NAME_LENGTH = 255
 MAX_DESCRIPTION_LENGTH = 4096
 MAX_METADATA_BYTES = 128 * 1024
@@ -62,8 +64,9 @@ class Settings:
 
     server_name: str
     server_version: str
-    api_level: int = 4
+    api_level: int = API_LEVEL
     domain: str = ""
+    long_acks: bool = False  # ack and flow-control subjects begin with the domain and the account
     strict: bool = True  # unknown fields in requests are errors
     sync_interval_ns: int = 0  # file streams: 0: PubAcks wait for the fsync; else fsync this often
     max_memory: int = -1  # bytes of all memory streams together; -1: no limit

@@ -26,11 +26,10 @@ from penstock.api.calls import (
     SuccessResponse,
 )
 from penstock.api.consumers import ConsumerConfig
-from penstock.api.times import format_time
 from penstock.engine.account import limits
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import ConsumerEntry, StreamEntry, consumer_info, remaining
-from penstock.engine.base.hashes import short_hash
+from penstock.engine.base.hashes import stream_identity
 from penstock.engine.base.settings import LIST_LIMIT, NAMES_LIMIT
 from penstock.engine.config import consumer_config
 from penstock.engine.lifecycles import consumers
@@ -237,7 +236,7 @@ def identity_if_asked(
 
 
 def _identity(stream: StreamEntry) -> bytes:
-    return short_hash(format_time(stream.created_ns)).encode()
+    return stream_identity(stream.created_ns).encode()
 
 
 def _check_stream(request: CreateConsumerRequest, stream: str) -> None:

@@ -235,9 +235,12 @@ class Dispatcher:
         if match is None:
             return
         text = match[1].strip()
+        if not text:
+            return
+        digits = text[1:] if text[:1] in (b"+", b"-") else text
         if (
-            not text.isdigit()
-            or len(text) > _LEVEL_DIGITS_MAX
+            not digits.isdigit()
+            or len(digits) > _LEVEL_DIGITS_MAX
             or int(text) > self._account.settings.api_level
         ):
             raise errors.RequiredApiLevelError()

@@ -66,6 +66,7 @@ def create(
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
+    info.domain = ""  # answers to a create have none
     return StreamCreateResponse(info=info, did_create=True)
 
 
@@ -144,22 +145,24 @@ def purge(
     name: str,
 ) -> StreamPurgeResponse | None:
     """STREAM.PURGE. The answer is sent when a crash cannot bring the messages back."""
-    if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
+    if request.seq and request.keep:
         raise errors.BadRequestError()
     entry = account.stream(name)
     if entry.config.sealed:
         raise errors.StreamSealedError()
     if entry.config.deny_purge:
         raise errors.StreamPurgeFailedError("stream purge not permitted")
-    if request.seq == 1 or (request.filter and not is_valid(request.filter)):
+    # above the highest sequence: remove everything, and let the stream take messages as before
+    seq = request.seq if request.seq <= MAX_SEQUENCE else entry.core.log.last_seq + 1
+    if seq == 1 or (request.filter and not is_valid(request.filter)):
         # below 1 there are no messages, and an invalid subject matches none
         return StreamPurgeResponse(success=True)
     try:
-        if request.filter in ("", ">") and request.seq > entry.core.log.last_seq + 1:
+        if request.filter in ("", ">") and seq > entry.core.log.last_seq + 1:
             # like other servers: the named sequence becomes the next one
-            entry.core.log.skip(request.seq)
+            entry.core.log.skip(seq)
             entry.core.log.fsync()
-        purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
+        purged = entry.core.purge(subject=request.filter, below=seq, keep=request.keep)
     except OSError as error:
         raise errors.StreamPurgeFailedError(error) from error
     # also without a removal here: earlier removals may not be on the disk yet

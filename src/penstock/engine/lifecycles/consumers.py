@@ -474,7 +474,13 @@ def _on_disk(stream: StreamEntry, config: ConsumerConfig) -> bool:
 def _start(account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
     try:
         dialect = dialect_of(meta.config.metadata)
-        core = Consumer(stream.core, meta.name, start_seq=meta.start_seq, dialect=dialect)
+        core = Consumer(
+            stream.core,
+            meta.name,
+            start_seq=meta.start_seq,
+            dialect=dialect,
+            owner=account.ack_owner if account.settings.long_acks and not dialect else b"",
+        )
     except ValueError as error:
         raise errors.ConsumerCreateError(error) from error
     entry = ConsumerEntry(

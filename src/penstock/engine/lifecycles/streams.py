@@ -60,7 +60,7 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     try:
         if config.name in account.leftovers:
             clear_leftovers(account)
-        entry = _open(account, config, account.now_ns, files, new=True)
+        entry = _open(account, config, account.stream_created_ns(), files, new=True)
     except OSError as error:
         taken_back = (
             files is None

@@ -7,31 +7,23 @@ them apart, in memory, in files, and in the header `Nats-Stream-Source`:
     <name>[:<hash of external.api>][:C=<hash of consumer.name>] <filter> <destination>
 """
 
-import hashlib
 from collections.abc import Callable
 
 from penstock.api.streams import StreamSource
+from penstock.engine.base.hashes import short_hash
 from penstock.engine.base.transforms import Random, parse
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_HASH_LENGTH = 8
 _SEVERAL = "\f"  # between the filters of several transforms
 ALL = ">"
-
-
-def name_hash(text: str) -> str:
-    """Return eight letters and digits that stand for a text in an index name."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])
 
 
 def index_name(source: StreamSource) -> str:
     """Return the index name: origin, filter and destination, three words without blanks."""
     name = source.name
     if source.external is not None:
-        name += f":{name_hash(source.external.api)}"
+        name += f":{short_hash(source.external.api)}"
     if source.consumer is not None:
-        name += f":C={name_hash(source.consumer.name)}"
+        name += f":C={short_hash(source.consumer.name)}"
     if source.subject_transforms:
         src = _SEVERAL.join(each.src or ALL for each in source.subject_transforms)
         dest = _SEVERAL.join(each.dest or ALL for each in source.subject_transforms)

@@ -29,6 +29,7 @@ from penstock.api.times import format_instant
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.direct_get import Answers
 from penstock.core.stream.source_copy import SourceWriter
+from penstock.engine.base.hashes import short_hash
 from penstock.engine.base.settings import SECOND
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import Link, Subscribed, inbox
@@ -128,7 +129,7 @@ class LinkedUpstream:
 
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
-        info = source_info(self.source)
+        info = source_info(self.source, self.writer)
         info.lag = self._lag
         info.active = now_ns - self._heard_ns if self._heard_ns else -1
         info.error = refusal_body(self.writer.refusal)
@@ -171,7 +172,8 @@ class LinkedUpstream:
         self._answer = self._link.subscribe(reply, self._answered)
         if given is not None:
             subject = f"{API_PREFIX}.CONSUMER.RESET.{self.source.name}.{given.name}"
-            self._link.publish(subject, reply, b"", b"")
+            known = f"NATS/1.0\r\nNats-Stream-Identity: {self.origin}\r\n\r\n"
+            self._link.publish(subject, reply, known.encode("utf-8", "surrogateescape"), b"")
             return
         subject, body = self._request(deliver)
         level = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n" if self._sourcing else b""
@@ -181,7 +183,7 @@ class LinkedUpstream:
         """Return subject and body of the request for an ephemeral consumer."""
         stream = self.source.name
         letters = "MIRROR" if self.writer.mirror else "SRC"
-        name = f"JS_{letters}_{identity.name_hash(f'{self._owner} {self.name}')}"
+        name = f"JS_{letters}_{short_hash(f'{self._owner} {self.name}')}"
         if not self._sourcing:
             name += f"_{self._account.ids.next()}"
         config: dict[str, object] = {
@@ -299,6 +301,7 @@ class LinkedUpstream:
         except OSError:
             self.origin = before
             raise
+        self.writer.identify(origin)
         return again
 
     def _skip(self, upto: int) -> None:

@@ -14,6 +14,7 @@ from penstock.api.errors import ErrorBody
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.core.log.log import Log
 from penstock.core.stream.source_copy import Copier, SourceWriter
+from penstock.engine.base.hashes import stream_identity
 from penstock.engine.base.settings import MILLISECOND, SECOND
 from penstock.engine.sources import identity
 
@@ -81,10 +82,11 @@ def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
     return ErrorBody(code=code, err_code=err_code, description=description)
 
 
-def source_info(source: StreamSource) -> StreamSourceInfo:
-    """Return an info with the fields of the configuration."""
+def source_info(source: StreamSource, writer: SourceWriter) -> StreamSourceInfo:
+    """Return an info with the fields of the configuration, and the position of a source."""
     return StreamSourceInfo(
         name=source.name,
+        seq=0 if writer.mirror else writer.position,
         external=source.external,
         filter_subject=source.filter_subject,
         subject_transforms=list(source.subject_transforms),
@@ -144,7 +146,7 @@ class LocalUpstream:
             self._refused = False
         if origin is None or self._copier is not None or self._reader is not None:
             return
-        if self.origin != str(origin.created_ns) and not self._meet(str(origin.created_ns)):
+        if not self._meet(stream_identity(origin.created_ns)):
             return
         self._compare(origin.core.log.last_seq)
         if origin.config.retention != "limits":
@@ -182,9 +184,11 @@ class LocalUpstream:
         return refusal_body(self.writer.refusal)
 
     def _meet(self, origin: str) -> bool:
-        """Note that the origin is another one; False when the disk refuses that: nothing is copied
-        before it is saved.
+        """Note the identity of the origin; False when it is another one and the disk refuses that:
+        nothing is copied before it is saved.
         """
+        if origin == self.origin:
+            return True
         before, again = self.origin, bool(self.origin) and not self.writer.mirror
         if again:
             self.writer.restart()
@@ -197,6 +201,7 @@ class LocalUpstream:
             self._blocked()
             return False
         self._refused = False
+        self.writer.identify(origin)
         return True
 
     def lost(self, *, for_good: bool = True) -> None:
@@ -228,7 +233,7 @@ class LocalUpstream:
             info = self._reader.info(now_ns)
             info.error = info.error or self._error()
             return info
-        info = source_info(self.source)
+        info = source_info(self.source, self.writer)
         info.active = -1
         if self._account.reactor.turns == self._made_turn:
             # the answer to the create request has no state yet

@@ -1,7 +1,8 @@
 """The positions of a stream's sources: the sequence in each origin up to which the stream has its
 messages.
 
-The header `Nats-Stream-Source` of each message has its position, and these headers decide. But
+The header `Nats-Stream-Source` of each message has its position and the identity of the origin, and
+these headers decide. But
 reading all of them takes long, and the newest message of a source may be removed. So a file has the
 positions at one sequence of the stream, and opening reads only later messages. Before the log
 removes a message that the file does not cover, it calls `save` (see `holds`).
@@ -21,6 +22,7 @@ from msgspec import Struct, field
 from penstock.api.fields import OMIT, Uint64
 from penstock.core.log.log import Log
 from penstock.core.stream.source_copy import SourceWriter, last_positions
+from penstock.engine.base.hashes import LENGTH, stream_identity
 from penstock.engine.base.settings import SECOND
 from penstock.engine.files.files import FORMAT, BadFileError, Dated, StreamFiles
 
@@ -72,14 +74,16 @@ class Positions:
             except (BadFileError, OSError) as error:
                 report_to.append(str(error))
         if found is not None and found.seq <= self._log.last_seq:
-            self._known = {position.name: position for position in found.positions}
+            for position in found.positions:
+                _renew(position)
+                self._known[position.name] = position
             above = found.seq
         read = last_positions(self._log, above, set(self._known) | names, found is not None)
-        for name, (seq, here) in read.items():
+        for name, (seq, here, origin) in read.items():
             self._anchors[name] = here
-            before = self._known.get(name)
-            if before is None or seq > before.seq:
-                origin = before.origin if before is not None else ""
+            before = self._known.get(name, Position(name=name))
+            origin = origin or before.origin
+            if seq > before.seq or origin != before.origin:
                 self._known[name] = Position(name=name, seq=seq, origin=origin)
         self._saved_seq = above
         if self._files is not None:
@@ -162,3 +166,9 @@ class Positions:
         self._saved_seq = file.seq
         self._log.guard_with(self._log.guard, file.seq)
         self._saved = file.positions
+
+
+def _renew(position: Position) -> None:
+    """Replace the created time of an origin, which earlier files have, by its identity."""
+    if position.origin.isdecimal() and len(position.origin) > LENGTH:
+        position.origin = stream_identity(int(position.origin))

@@ -12,6 +12,7 @@ from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
 from penstock.api.subjects import API_PREFIX
 from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.sources import identity
+from penstock.engine.sources.behind import INTERVAL_NS, BehindReport
 from penstock.engine.sources.links import Link, RouterLink
 from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, origin_made
 from penstock.engine.sources.positions import Positions
@@ -32,6 +33,8 @@ class Upstreams:
         self._entry = entry
         self.upstreams: list[Upstream] = []
         self._positions, entry.positions = entry.positions, None
+        self._reports: dict[str, BehindReport] = {}  # by index name
+        self._look_at_ns = 0
         self._stands_for = ""  # of a mirror: the origin whose direct gets it answers
 
     def configure(self, config: StreamConfig) -> None:
@@ -82,6 +85,21 @@ class Upstreams:
                 )
         return min((due_ns for due_ns in due if due_ns), default=0)
 
+    def look(self, now_ns: int) -> None:
+        """Report upstreams that are behind, and ones that have caught up. Most calls do nothing."""
+        if now_ns < self._look_at_ns:
+            return
+        self._look_at_ns = now_ns + INTERVAL_NS
+        before, self._reports = self._reports, {}
+        for upstream in self.upstreams:
+            report = before.get(upstream.name)
+            if report is None:
+                report = BehindReport(self._entry.config.name, upstream.source.name)
+            self._reports[upstream.name] = report
+            line = report.look(now_ns, upstream.info(now_ns), upstream.writer.taken)
+            if line:
+                self._account.report(line)
+
     def infos(self, now_ns: int) -> list[StreamSourceInfo]:
         """Return the progress of each upstream, in the order of the configuration."""
         return [upstream.info(now_ns) for upstream in self.upstreams]
@@ -115,13 +133,15 @@ class Upstreams:
             after=after,
             transform=identity.renaming(source, account.random_below),
         )
+        origin = position.origin if position is not None else ""
+        writer.identify(origin)
         link = self._link(source)
         owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
             remote = LinkedUpstream(
                 account, source, writer, link, owner=owner, wake=self._wake, met=self._met
             )
-            remote.origin = position.origin if position is not None else ""
+            remote.origin = origin
             return remote
         here = RouterLink(account.router)
         upstream = LocalUpstream(
@@ -134,7 +154,7 @@ class Upstreams:
                 account, source, writer, here, owner=owner, wake=self._wake
             ),
         )
-        upstream.origin = position.origin if position is not None else ""
+        upstream.origin = origin
         return upstream
 
     def _link(self, source: StreamSource) -> Link | None:

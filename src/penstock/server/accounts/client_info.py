@@ -37,6 +37,16 @@ def client_info(
     return info
 
 
+def shown_jwt(connection: Connection) -> str:
+    """The JWT of a client as monitoring shows it; "" for a bearer token."""
+    client = connection.session
+    if not isinstance(client, Client) or client.admitted is None or not client.admitted.jwt:
+        return ""
+    from penstock.server.auth.shown_claims import is_bearer
+
+    return "" if is_bearer(client.admitted.jwt) else client.admitted.jwt
+
+
 class RequestInfo:
     """Makes the `Nats-Request-Info` of requests to other accounts."""
 

@@ -23,7 +23,7 @@ from penstock.core.broker.service_imports import (
     Service,
 )
 from penstock.nuid import Nuid
-from penstock.server.accounts.client_info import client_info
+from penstock.server.accounts.client_info import client_info, shown_jwt
 from penstock.server.settings.accounts import Latency
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class Measurements:
             event.requestor = client_info(
                 response.requester, detailed=shared, server=name if shared else ""
             )
+            if shared:
+                event.requestor.jwt = shown_jwt(response.requester)
             asked_ns = event.requestor.rtt
         if isinstance(response.headers, dict) and response.headers:
             event.header = response.headers
@@ -106,6 +108,7 @@ class Measurements:
             took_ns, answered_ns = now_ns - response.since_ns, 0
             if responder is not None:
                 event.responder = client_info(responder, detailed=True, server=name)
+                event.responder.jwt = shown_jwt(responder)
                 answered_ns = event.responder.rtt
             event.service = max(took_ns - answered_ns, 0)
             event.total = asked_ns + took_ns

@@ -167,7 +167,7 @@ class OperatorMode:
             self._loading = False
         if self._exporters:
             self._loading = True  # until the next turn
-            self.call_at(self.clock(), self._load_exporters)
+            self.call_at(0, self._load_exporters)  # in a turn of its own
 
     def load(self, account: str, then: Callable[[Record | None], None]) -> None:
         """Call `then` with the account; the resolver is asked when it is not loaded or has expired."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.core.base.clock import SteadyClock
 from penstock.core.broker.router import Router
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.authenticator import Authenticator
@@ -97,7 +98,7 @@ class Setup:
 
     def _make_operator(self, settings: Operator) -> OperatorMode:
         resolver = self._resolver(settings)
-        operator = OperatorMode(self.settings, resolver, self.accounts, self.now_ns)
+        operator = OperatorMode(self.settings, resolver, self.accounts, self.date_ns)
         operator.call_at = self.call_at
         operator.on_update.append(self._changed)
         self.accounts.token_check = operator.activated
@@ -154,7 +155,7 @@ class Setup:
     def _changed(self, record: Record) -> None:
         account = self.accounts.get(record.claims.sub)
         if account is not None:
-            account.expired = record.expired(self.now_ns())
+            account.expired = record.expired(self.date_ns())
         self.clients.account_changed(record.claims.sub)
 
     # -- CalloutServer, for Callout
@@ -167,6 +168,13 @@ class Setup:
     def now_ns(self) -> int:
         """Nanoseconds since the epoch."""
         return self.clients.reactor.clock.now()
+
+    def date_ns(self) -> int:
+        """The machine's time, by which JWTs are valid: the server's own clock may be behind it for
+        a while.
+        """
+        clock = self.clients.reactor.clock
+        return clock.now() + (clock.offset_ns() if isinstance(clock, SteadyClock) else 0)
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
         """Call later, on the event loop's thread."""

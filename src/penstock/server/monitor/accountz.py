@@ -21,6 +21,10 @@ from penstock.server.monitor.subsz import statistics
 from penstock.server.settings.accounts import SINGLETON, STREAMED, Export, Import, Mapping
 from penstock.server.units import SECOND_NS
 
+_DOMAIN_CALLS = (
+    *("$KV.>", "$OBJ.>", "ACCOUNT.>", "CONSUMER.>", "DIRECT.>", "INFO", "META.>", "SERVER.>"),
+    "STREAM.>",
+)
 _SYSTEM_SERVICES = {
     "$SYS.REQ.ACCOUNT.*.CONNZ": STREAMED,
     "$SYS.REQ.ACCOUNT.*.STATZ": STREAMED,
@@ -85,8 +89,9 @@ def details(server_state: ServerState, name: str) -> Slices[dict[str, Any]]:
     exported = yield from each_of(settings.exports, _export, pace, 3)
     listed = sorted(settings.mappings, key=lambda mapping: mapping.subject)
     mappings = yield from each_of(listed, lambda each: (each.subject, _targets(each)), pace, 5)
+    shown = dict(sorted([*_domain_mappings(server_state, name), *mappings]))
     body |= present(
-        mappings=dict(mappings),
+        mappings=shown,
         exports=exported + _exports(server_state, name),
         imports=imports + _imports(server_state, account),
     )
@@ -95,12 +100,38 @@ def details(server_state: ServerState, name: str) -> Slices[dict[str, Any]]:
         issuer_key=settings.issuer_key,
         name_tag=tag_of(account),
         tags=settings.tags,
+        decoded_jwt=_claims(settings.jwt),
         revoked_user=dict(
             (yield from each_of(settings.revoked_users.items(), _time, pace, 3)),
         ),
     )
     body["sublist_stats"] = statistics([account.router])
     return body
+
+
+def _claims(token: str) -> dict[str, Any]:
+    if not token:
+        return {}
+    from penstock.server.auth.shown_claims import account_claims
+
+    return account_claims(token)
+
+
+def _domain_mappings(
+    server_state: ServerState, name: str
+) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The subjects with this server's JetStream domain, and the ones that they stand for."""
+    domain = server_state.settings.domain
+    if not domain or server_state.jetstream() is None:
+        return []
+    calls = (">",) if name == server_state.system_account else _DOMAIN_CALLS
+    return [
+        (
+            f"$JS.{domain}.API.{call}",
+            [{"subject": call if call.startswith("$") else f"$JS.API.{call}", "weight": 100}],
+        )
+        for call in calls
+    ]
 
 
 def _exports(server_state: ServerState, name: str) -> list[dict[str, Any]]:
@@ -149,8 +180,10 @@ def _service(server_state: ServerState, there: str, here: str, *, share: bool) -
 
 
 def _export(export: Export) -> dict[str, Any]:
-    row: dict[str, Any] = present(name=export.name)
-    row |= {"subject": export.subject, "type": "service" if export.service else "stream"}
+    row: dict[str, Any] = {
+        "subject": export.subject,
+        "type": "service" if export.service else "stream",
+    }
     row |= present(token_req=export.token_required)
     if export.service:
         row |= {"response_type": export.response}
@@ -178,8 +211,7 @@ def _latency(export: Export) -> dict[str, Any]:
 
 
 def _import(wanted: Import, exports: dict[str, Exports]) -> dict[str, Any]:
-    row: dict[str, Any] = present(name=wanted.name)
-    row |= {"subject": wanted.subject, "account": wanted.account}
+    row: dict[str, Any] = {"subject": wanted.subject, "account": wanted.account}
     row |= present(to=wanted.local if wanted.service else "")
     row |= {
         "local_subject": wanted.local,

@@ -1,7 +1,5 @@
 """/connz: open and closed connections."""
 
-import json
-from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +8,7 @@ import msgspec
 from penstock.api.times import format_duration, format_time
 from penstock.core.broker.reactor import Connection
 from penstock.core.protocol.subjects import collide
+from penstock.server.auth.shown_claims import is_bearer
 from penstock.server.clients.client import LEAFNODE, Client
 from penstock.server.clients.closed_connections import ClosedConnection
 from penstock.server.leaf.node import LeafNode
@@ -291,17 +290,7 @@ def credentials(client: Client | LeafNode) -> dict[str, Any]:
     if admitted is None or not admitted.jwt:
         return {}
     return present(
-        jwt="" if _bearer(admitted.jwt) else admitted.jwt,
+        jwt="" if is_bearer(admitted.jwt) else admitted.jwt,
         issuer_key=admitted.issuer,
         tags=admitted.tags,
     )
-
-
-def _bearer(jwt: str) -> bool:
-    """Whether the JWT is a bearer token, which is as secret as a password."""
-    try:
-        payload = jwt.split(".")[1]
-        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return bool(claims["nats"].get("bearer_token"))
-    except (IndexError, KeyError, AttributeError, TypeError, ValueError):
-        return True  # a JWT that can't be read is not shown

@@ -6,6 +6,7 @@ streams and consumers are bounded: the first STREAMS and CONSUMERS by name, fewe
 """
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from penstock.core.base.clock import SteadyClock
 from penstock.server.http import Answer
 from penstock.server.monitor.accstatz import connections_by_account, statistics
 from penstock.server.monitor.query import Query
@@ -24,6 +26,7 @@ from penstock.server.settings import COMPATIBLE_VERSION
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from penstock.api.streams import StreamSourceInfo
     from penstock.engine.account.account import JetStreamAccount
     from penstock.engine.account.catalog import StreamEntry
     from penstock.server.jetstream import JetStream
@@ -44,6 +47,7 @@ class Kind(NamedTuple):
 _A = ("account",)
 _S = ("account", "stream")
 _C = ("account", "stream", "consumer")
+_O = (*_S, "origin")
 
 METRICS = (
     Kind(
@@ -53,6 +57,11 @@ METRICS = (
         ("server_id", "server_name", "version"),
     ),
     Kind("start_time_seconds", False, "When the server started, in seconds since 1970."),
+    Kind(
+        "clock_offset_seconds",
+        False,
+        "How far the machine's clock is ahead of the server's, which cannot jump.",
+    ),
     Kind("config_load_time_seconds", False, "When the configuration was read."),
     Kind("resident_memory_bytes", False, "Memory of the process."),
     Kind("cpu_seconds", True, "Processor time of the process."),
@@ -100,7 +109,14 @@ METRICS = (
     Kind("stream_consumers", False, "Consumers of the stream.", _S),
     Kind("stream_max_bytes", False, "The limit of bytes; missing if there is none.", _S),
     Kind("stream_write_error", False, "1 while the stream cannot be written.", _S),
-    Kind("stream_lag", False, "Messages of the origin that are still to copy.", (*_S, "origin")),
+    Kind("stream_lag", False, "Messages of the origin that are still to copy.", _O),
+    Kind(
+        "stream_origin_silence_seconds",
+        False,
+        "Time since the origin of a mirror or source was last heard from; +Inf: never.",
+        _O,
+    ),
+    Kind("stream_origin_error", False, "1 while the origin cannot be followed.", _O),
     Kind("consumer_pending", False, "Messages that are not delivered yet.", _C),
     Kind("consumer_ack_pending", False, "Delivered messages without an ack.", _C),
     Kind(
@@ -187,6 +203,9 @@ class Collector:
         server_state = self._server_state
         self._put("info", 1, server_state.server_id, server_state.server_name, COMPATIBLE_VERSION)
         self._put("start_time_seconds", server_state.start_ns / SECOND_NS)
+        clock = server_state.reactor.clock
+        offset_ns = clock.offset_ns() if isinstance(clock, SteadyClock) else 0
+        self._put("clock_offset_seconds", offset_ns / SECOND_NS)
         loaded_ns = server_state.loaded_ns or server_state.start_ns
         self._put("config_load_time_seconds", loaded_ns / SECOND_NS)
         self._put("resident_memory_bytes", server_state.memory_bytes())
@@ -297,8 +316,20 @@ class Collector:
             self._put("stream_max_bytes", entry.config.max_bytes, *labels)
         self._put("stream_write_error", bool(entry.core.failure), *labels)
         if entry.upstreams is not None:
-            for origin in entry.upstreams.infos(self._server_state.now_ns):
-                self._put("stream_lag", origin.lag, *labels, origin.name)
+            self._origins(entry.upstreams.infos(self._server_state.now_ns), labels)
+
+    def _origins(self, infos: "list[StreamSourceInfo]", labels: tuple[str, str]) -> None:
+        """The origins of a stream; sources of the same origin are shown as one."""
+        found: dict[str, tuple[int, float, bool]] = {}
+        for each in infos:
+            name = f"{each.name} {each.external.api}" if each.external is not None else each.name
+            lag, silence, wrong = found.get(name, (0, 0.0, False))
+            silent = each.active / SECOND_NS if each.active >= 0 else math.inf
+            found[name] = lag + each.lag, max(silence, silent), wrong or each.error is not None
+        for name, (lag, silence, wrong) in found.items():
+            self._put("stream_lag", lag, *labels, name)
+            self._put("stream_origin_silence_seconds", silence, *labels, name)
+            self._put("stream_origin_error", wrong, *labels, name)
 
     def _consumers_of(
         self, account: "JetStreamAccount", entry: "StreamEntry", room: int

@@ -158,10 +158,28 @@ def _running(server_state: ServerState) -> dict[str, Any]:
         "http_req_stats": dict(sorted(server_state.requests.items())),
         "config_load_time": format_time(server_state.loaded_ns or server_state.start_ns),
         "config_digest": settings.config_digest,
+        **present(
+            tags=settings.server_tags, metadata=dict(sorted(settings.server_metadata.items()))
+        ),
+        "feature_flags": settings.features(),
+        **_operators(settings),
         **present(system_account=server_state.system_account),
         "slow_consumer_stats": _kinds(reactor.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }
+
+
+def _operators(settings: Settings) -> dict[str, Any]:
+    """The JWTs of the trusted operators."""
+    if settings.operator is None or not settings.operator.jwts:
+        return {}
+    from penstock.server.auth.shown_claims import operator_claims
+
+    jwts = settings.operator.jwts
+    return {
+        "trusted_operators_jwt": jwts,
+        "trusted_operators_claim": [operator_claims(each) for each in jwts],
     }
 
 

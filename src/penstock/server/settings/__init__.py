@@ -16,7 +16,16 @@ from penstock.server.units import SECOND_NS
 
 # The nats-server release whose behaviour this server has. Clients derive from it which features
 # exist.
-COMPATIBLE_VERSION = "2.14.0"
+COMPATIBLE_VERSION = "2.15.0"
+
+# The feature flags of nats-server and whether each is on by default. Of these only js_ack_fc_v2
+# concerns a single server.
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
 
 DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
@@ -157,6 +166,10 @@ class Settings(FastDataclass):
         if not self.accounts:
             return self.users
         return [*self.users, *(user for account in self.accounts for user in account.users)]
+
+    def features(self) -> dict[str, bool]:
+        """Return all feature flags, as configured or by default; unknown ones are left out."""
+        return {name: self.feature_flags.get(name, on) for name, on in FEATURE_FLAGS.items()}
 
 
 # Settings that SIGHUP may change on a running server; the others keep their values until a restart.

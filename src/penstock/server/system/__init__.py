@@ -43,6 +43,9 @@ class Actions(Protocol):
     def send_lame_duck(self, cid: int) -> str:
         """Send one client the lame duck INFO. Returns the error, or ""."""
 
+    def audit(self, subject: str, request: bytes, answer: bytes) -> None:
+        """Publish the audit of a JetStream request in the system account."""
+
     def purge_account(self, name: str) -> str:
         """Remove all JetStream data of an account. Returns the error, or ""."""
 

@@ -40,6 +40,11 @@ class ServerActions:
             return ""
         return "client does not support Lame Duck Mode or is not ready to receive the notification"
 
+    def audit(self, subject: str, request: bytes, answer: bytes) -> None:
+        """Publish the audit of a JetStream request in the system account."""
+        if self._server.jetstream is not None:
+            self._server.jetstream.audit_system(subject, request, answer, named=True)
+
     def purge_account(self, name: str) -> str:
         """Remove all JetStream data of an account. Returns the error, or ""."""
         if "/" in name or "\\" in name:

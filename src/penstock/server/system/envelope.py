@@ -32,8 +32,9 @@ def server_info(server_state: ServerState) -> dict[str, Any]:
     info["ver"] = COMPATIBLE_VERSION
     info |= present(
         tags=list(settings.server_tags),
-        metadata=dict(settings.server_metadata),
+        metadata=dict(sorted(settings.server_metadata.items())),
     )
+    info["feature_flags"] = settings.features()
     return info | {
         "jetstream": on,
         "flags": JETSTREAM | BINARY_SNAPSHOT if on else 0,

@@ -326,11 +326,14 @@ class Services:
     def _purge(self, request: Request, account: str) -> None:
         kind = "io.nats.jetstream.api.v1.account_purge_response"
         problem = self._system.actions.purge_account(account)
+        body: dict[str, Any] = {"type": kind}
         if problem:
-            error = {"code": _FAILED, "err_code": 10051, "description": problem}
-            self._send_whole(request, {"type": kind, "error": error})
+            body["error"] = {"code": _FAILED, "err_code": 10051, "description": problem}
         else:
-            self._send_whole(request, {"type": kind, "initiated": True})
+            body["initiated"] = True
+        self._send_whole(request, body)
+        subject = f"$JS.API.ACCOUNT.PURGE.{account}"
+        self._system.actions.audit(subject, request.body, written(body))
 
     # -- answers
 
