@@ -190,9 +190,11 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
     folders = account.files.open()
+    synced = account.files.closed_cleanly()
     disk_recovery.retry_removals(account, account.now_ns)
     for folder in folders:
         files = account.files.stream(folder, by_name=False)
+        files.synced = synced
         name = files.stream_name()
         try:
             meta = files.read(account.report)
@@ -298,6 +300,7 @@ def put_offline(
     After an error of the disk the engine tries again (engine/lifecycles/stream_reopening).
     """
     account.report(f"cannot open stream folder {files.folder}, the stream stays offline: {why}")
+    files.synced = False  # the opening may have changed some
     if name and name not in account.streams:
         retry = ReopenRetry(account.now_ns) if isinstance(why, OSError) else None
         account.offline[name] = OfflineStream(str(why), files, retry)
@@ -333,6 +336,7 @@ def close(account: JetStreamAccount) -> None:
     """Stop every stream cleanly: consumer states and logs are on the disk afterwards. Backups and
     restores in progress are given up.
     """
+    sound = account.complete and not (account.offline or account.leftovers)
     for transfer in list(account.transfers):
         transfer.close()
     for entry in account.streams.values():
@@ -341,7 +345,7 @@ def close(account: JetStreamAccount) -> None:
         if entry.consumers:
             for consumer in entry.consumers.values():
                 consumer.core.floor()  # brings the ack floor up to date with purges before the save
-            consumers.save_states(account, entry, durable=True)
+            consumers.save_for_good(account, entry)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
         if entry.journal is not None:
@@ -354,11 +358,25 @@ def close(account: JetStreamAccount) -> None:
             maintenance.close(entry.core.log)
         except OSError as error:
             account.report(f"cannot close stream {entry.config.name}: {error}")
+            sound = False
             continue
+        sound = sound and _is_synced(entry)
         if entry.upstreams is not None:
             entry.upstreams.closed()
     for name in list(account.offline):
         forget_offline(account, name)
+    account.complete = False
+    if sound:
+        with contextlib.suppress(OSError):  # the next opening syncs all files
+            account.files.mark_closed()
+
+
+def _is_synced(entry: StreamEntry) -> bool:
+    """Return whether all that a closed stream has is on the disk."""
+    files, log = entry.files, entry.core.log
+    return files is None or not (
+        log.synced_seq < log.last_seq or files.states.error or entry.rewrites or files.unwritten
+    )
 
 
 def check_new(account: JetStreamAccount, config: StreamConfig) -> None:
