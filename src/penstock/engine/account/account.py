@@ -172,6 +172,8 @@ class JetStreamAccount:
         self.removals_left = False
         self.removals_at_ns = 0
         self.complete = False  # all streams of the store were opened
+        # streams and reserved bytes by (storage, tier): account/limits counts them
+        self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
         self.api_total = 0
         self.api_errors = 0
         self._random = random

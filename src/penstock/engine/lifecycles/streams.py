@@ -110,6 +110,8 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
         _write(entry, config)
     except OSError as error:
         raise errors.StreamUpdateError(error) from error
+    limits.count(account, old, -1)
+    limits.count(account, config, 1)
     gone, come = set(old.subjects) - set(config.subjects), set(config.subjects) - set(old.subjects)
     for subject in gone:
         account.router.detach(subject, entry.core)
@@ -495,11 +497,13 @@ def _write(entry: StreamEntry, config: StreamConfig) -> None:
 
 def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
     account.streams[entry.config.name] = entry
+    limits.count(account, entry.config, 1)
     account.listening.add(entry.config.name, entry.config.subjects)
 
 
 def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
     del account.streams[entry.config.name]
+    limits.count(account, entry.config, -1)
     account.listening.forget(entry.config.name, entry.config.subjects)
 
 
