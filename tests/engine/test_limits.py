@@ -103,6 +103,14 @@ class Totals(RuleBasedStateMachine):
             asked = sum(max(row["config"]["max_bytes"], 0) for row in rows)
             assert info[reserved] == asked <= most
         assert info["streams"] == len(streams) <= 2
+        account = self.house.account
+        for storage in ("memory", "file"):
+            for without in ("", "A"):
+                assert limits.reserved(account, storage, "R1", without=without) == sum(
+                    max(entry.config.max_bytes, 0)
+                    for name, entry in account.streams.items()
+                    if entry.config.storage == storage and name != without
+                )
         whole = self.house.engine.accounts["$G"].storage.whole
         assert whole is not None
         assert whole.used == info["storage"]
@@ -122,6 +130,27 @@ def test_accounts_share_what_the_server_has() -> None:
     one, other = Quota(80, server), Quota(80, server)
     assert (server.limit, one.whole, other.whole) == (100, server, server)
     assert limits.server_quota(-1).limit > 1 << 60
+
+
+def test_a_create_does_not_look_at_all_streams(tmp_path: Path) -> None:
+    class Unlisted(dict[str, Any]):
+        """Streams that are found by name only."""
+
+        def values(self) -> Any:
+            raise AssertionError("all streams were listed")
+
+        items = __iter__ = values
+
+    most = {"": AccountLimits(max_storage=5000, max_streams=4)}
+    house = House(tmp_path, account_limits=most, max_storage=9000)
+    house.stream("A", max_bytes=1000)
+    streams, house.account.streams = house.account.streams, Unlisted(house.account.streams)
+    house.stream("B", max_bytes=3000)
+    assert house.error("STREAM.CREATE.C", {"name": "C", "max_bytes": 1001})[0] == 10047
+    house.ok("STREAM.UPDATE.A", {"name": "A", "subjects": ["A"], "max_bytes": 500})
+    house.stream("C", max_bytes=1500)
+    streams.update({name: house.account.streams[name] for name in "ABC"})
+    house.account.streams = streams
 
 
 def test_tiers(tmp_path: Path) -> None:

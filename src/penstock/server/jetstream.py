@@ -100,6 +100,9 @@ class JetStream:
         self._event_loop = event_loop
         self._accounts = accounts
         self._log = log
+        self._disk = disk or Disk()
+        # Each running fsync holds a file open.
+        event_loop.syncs_max = min(event_loop.syncs_max, self._disk.open_files.limit // 2)
         self._timer: asyncio.TimerHandle | None = None
         self._due_ns = 0  # when the timer fires
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,7 +124,7 @@ class JetStream:
         )
         self._engine = Engine(
             event_loop,
-            disk or Disk(),
+            self._disk,
             store.folder,
             settings=self._engine_settings,
             random=Random(os.urandom(16)),

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from penstock.core.base.disk import open_to_read
 
 THREADS = 8
+CLOSED = "closed"  # the mark of engine/files
 FILES_MAX = 10_000  # with more files, the disk is busy without the presync
 
 
@@ -28,9 +29,11 @@ class _Folder:
 
 def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
     """Segments of all streams, their folders, and the folders of their consumers. True: recovery
-    reads the file as a whole.
+    reads the file as a whole. Accounts that were closed cleanly need no sync.
     """
     for account in _folders(os.path.join(store, "jetstream")):
+        if os.path.exists(os.path.join(account, CLOSED)):
+            continue
         for stream in _folders(os.path.join(account, "streams")):
             path = os.path.join(stream, "log")
             with contextlib.suppress(OSError):

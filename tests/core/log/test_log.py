@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.core.base.disk import PyDisk
+from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.base.quota import Quota
 from penstock.core.log import maintenance, queries
 from penstock.core.log.log import Log, LogClosed
@@ -400,8 +400,10 @@ def test_close_while_a_worker_syncs(tmp_path: Path) -> None:
 
 def test_handles_are_given_back(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
+    disk = Disk()
+    disk.open_files.limit = 12
     for _ in range(3):
-        log = open_log(str(tmp_path / "log"), segment_bytes=4096)
+        log = open_log(str(tmp_path / "log"), disk, segment_bytes=4096)
         for i in range(300):
             log.add(i + 1, "a", b"x" * 200)
         log.flush()

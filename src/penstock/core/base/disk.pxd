@@ -5,11 +5,20 @@ verbs, so that a simulated disk (torn writes, lost writes, bit flips, full) can 
 Failures raise OSError with the errno.
 """
 from libc.stdint cimport int64_t, uint64_t
+from penstock.core.base.open_files cimport OpenFile, OpenFiles
 
 
 cdef class Disk:
+    cdef readonly OpenFiles open_files
     cdef int open(self, str path, bint create) except -1                                   # read-write; creates (mode 0600) when asked
     cdef int close(self, int handle) except -1
+    # files that stay open between uses, as long as there are descriptors for them (core/base/open_files)
+    cdef int open_again(self, OpenFile file, str path) except -1       # open a file that was closed to make room; returns the handle
+    cdef int keep_open(self, OpenFile file, int handle) except -1      # it was opened; others may be closed
+    cdef int close_file(self, OpenFile file) except -1                 # nothing to do when it is not open
+    cdef bint close_oldest(self) except -1                             # close the file that can be spared best; False: there is none
+    cdef bint short_of_handles(self, int error) noexcept               # whether the process or the system has no more
+    cdef int open_path(self, str path, int flags) except -2            # -1: errno says why
     cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1        # all of it, or OSError
     cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1   # as much as there is; 0 at the end
     cdef int sync(self, int handle) except -1                                              # fdatasync

@@ -1,13 +1,21 @@
 """The disk as an object that the caller passes in; disk.pxd declares the methods by handle."""
 
+from penstock.core.base.open_files import OpenFiles
+
 def check_regular(path: str) -> None:
     """OSError when the path is not a regular file."""
 
 def open_to_read(path: str) -> int:
     """Open a regular file for reading; return the handle. OSError, also for a pipe or a device."""
 
+def open_files_limit() -> int:
+    """How many files a disk keeps open: half of the descriptors of the process."""
+
 class Disk:
     """The machine's disk. Paths may be relative to the working directory; OSError on failure."""
+
+    open_files: OpenFiles
+    """The files that stay open between uses."""
 
     def make_dir(self, path: str) -> None: ...
     def make_dir_durable(self, path: str) -> None:

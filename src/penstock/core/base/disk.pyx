@@ -5,14 +5,16 @@ Reads and writes on the machine's own disk make no Python object. Knows nothing 
 import contextlib
 import errno as codes
 import os
+import resource
 import stat
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EROFS, errno
+from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EMFILE, ENFILE, EROFS, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from penstock.core.base.open_files cimport OpenFile, OpenFiles
 from penstock.core.base.syncs cimport sync_handles
 
 cdef extern from "<fcntl.h>" nogil:
@@ -21,6 +23,7 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY
     int O_CREAT
     int O_CLOEXEC
+    int O_DIRECTORY
 
 cdef extern from *:
     """
@@ -46,6 +49,11 @@ cdef extern from "<unistd.h>" nogil:
     int SEEK_END
 
 
+cdef enum:
+    OPEN_FILES_MIN = 16
+    OPEN_FILES_MAX = 1048576     # when the process may open any number
+
+
 cdef int fail(object what=None) except -1:
     cdef int code = errno
     if what is None:
@@ -69,23 +77,64 @@ def open_to_read(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
+def open_files_limit() -> int:
+    """How many files a disk keeps open: half of the descriptors of the process. The others are for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_FILES_MAX if soft == resource.RLIM_INFINITY else max(min(soft // 2, OPEN_FILES_MAX), OPEN_FILES_MIN)
+
+
 cdef class Disk:
     """The machine's disk. All paths are absolute or relative to the working directory; failures raise OSError."""
 
-    cdef int open(self, str path, bint create) except -1:
+    def __cinit__(self, *args, **options) -> None:
+        self.open_files = OpenFiles(open_files_limit())
+
+    cdef int open_path(self, str path, int flags) except -2:
         cdef bytes name = os.fsencode(path)
         cdef const char* p = name
-        cdef int flags = O_RDWR | O_CLOEXEC | (O_CREAT if create else 0)
+        cdef int handle
+        while True:
+            handle = c_open(p, flags | O_CLOEXEC, 0o600)
+            if handle >= 0 or errno != EINTR and not (self.short_of_handles(errno) and self.close_oldest()):
+                return handle
+
+    cdef bint short_of_handles(self, int error) noexcept:
+        return error == EMFILE or error == ENFILE
+
+    cdef int open(self, str path, bint create) except -1:
         cdef int handle
         check_regular(path)
-        while True:
-            handle = c_open(p, flags, 0o600)
-            if handle >= 0:
-                return handle
-            if not create and flags & O_RDWR and (errno == EROFS or errno == EACCES):
-                flags = O_RDONLY | O_CLOEXEC         # reading goes on; a write is refused as it would be
-            elif errno != EINTR:
-                fail(path)
+        handle = self.open_path(path, O_RDWR | (O_CREAT if create else 0))
+        if handle < 0 and not create and (errno == EROFS or errno == EACCES):
+            handle = self.open_path(path, O_RDONLY)  # reading goes on; a write is refused as it would be
+        if handle < 0:
+            fail(path)
+        return handle
+
+    cdef int open_again(self, OpenFile file, str path) except -1:
+        file.check(path)
+        return self.keep_open(file, self.open(path, False))
+
+    cdef int keep_open(self, OpenFile file, int handle) except -1:
+        self.open_files.add(file, handle)
+        while self.open_files.count > self.open_files.limit and self.close_oldest():
+            pass
+        return handle
+
+    cdef int close_file(self, OpenFile file) except -1:
+        if file.handle >= 0:
+            self.close(self.open_files.drop(file))
+        return 0
+
+    cdef bint close_oldest(self) except -1:
+        cdef OpenFile file = self.open_files.closable()
+        if file is None:
+            return False
+        try:
+            self.close_file(file)
+        except OSError as error:
+            file.fail(error.errno or codes.EIO)
+        return True
 
     cdef int close(self, int handle) except -1:
         # After EINTR the descriptor is gone on Linux: closing again could hit another file.
@@ -175,10 +224,14 @@ cdef class Disk:
 
     def list_dir(self, path: str) -> list[str]:
         """Names in a folder, sorted; an empty list when there is no such folder."""
-        try:
-            return sorted(os.listdir(path))
-        except FileNotFoundError:
-            return []
+        while True:
+            try:
+                return sorted(os.listdir(path))
+            except FileNotFoundError:
+                return []
+            except OSError as error:
+                if not (self.short_of_handles(error.errno) and self.close_oldest()):
+                    raise
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder of that name."""
@@ -216,7 +269,7 @@ cdef class Disk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a folder durable."""
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = Disk.open_folder(self, path)
         try:
             os.fsync(handle)
         finally:
@@ -224,7 +277,10 @@ cdef class Disk:
 
     def open_folder(self, path: str) -> int:
         """A handle to sync the names in a folder by."""
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        cdef int handle = self.open_path(path, O_RDONLY | O_DIRECTORY)
+        if handle < 0:
+            fail(path)
+        return handle
 
     def read_file(self, path: str) -> bytes:
         """The whole content of a file; FileNotFoundError when there is none."""

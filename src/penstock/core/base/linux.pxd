@@ -10,6 +10,12 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t write(int, const void*, size_t)
     int close(int)
     int fdatasync(int)
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+    int poll(pollfd*, unsigned long, int)
+    int POLLIN
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
         void* ptr

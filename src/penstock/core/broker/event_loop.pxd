@@ -14,6 +14,7 @@ cdef class EventLoop(Reactor):
     cdef bint scheduled                    # call_soon(poll_once) is under way
     cdef int spins                         # tries left to catch an event without sleeping; below 0: turns to wait until the next try
     cdef dict syncs                        # ticket -> owner
+    cdef public int syncs_max              # how many of them may run or wait for a thread
     cdef uint64_t next_ticket
     cdef dict blocked                      # id -> Connection whose socket takes no bytes now
     cdef bint timer_armed
@@ -30,6 +31,8 @@ cdef class EventLoop(Reactor):
     cdef int keep_rest(self, Connection c, Reader* r) except -1
     cdef int on_arrival(self, int fd) except -1
     cdef int on_synced(self) except -1
+    cdef int await_sync(self) except -1
+    cdef bint one_sync(self) except -1
     cdef int on_timer(self) except -1
     cdef int relieve(self) except -1
     cdef int arm(self, Connection c) except -1

@@ -35,6 +35,8 @@ class EventLoop(Reactor):
     def hold(self, connection: Connection, full: bool) -> None:
         """For transports: say that output waits because the kernel takes no bytes (True; again at each progress), or that none waits (False)."""
     write_deadline_ns: int
+    syncs_max: int
+    """How many fsyncs may run or wait for a thread; another one waits until one of them has ended."""
     def kick(self) -> None:
         """Finish a turn now, after work from outside the epoll set (a timer, an adapter). Does nothing within accept() of `listen`."""
     def poll_once(self) -> None:

@@ -15,8 +15,8 @@ from penstock.core.base.buffer cimport out_waiting
 from penstock.core.base.clock cimport Clock
 from penstock.core.base.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back,
-    itimerspec, malloc, pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
+    MSG_NOSIGNAL, POLLIN, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back,
+    itimerspec, malloc, poll, pollfd, pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
 )
 from penstock.core.broker.reactor cimport Connection, Reactor, Synced
 from penstock.core.protocol.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
@@ -39,6 +39,7 @@ cdef enum:
     REST_MS = 100
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
+    SYNCS_MAX = 1024                       # of the syncs that run or wait for a thread: a pipe takes twice as many requests
     LISTEN_EVENT = 3                       # low bits of data.u64 for a listening socket, the descriptor above them; no address has these bits
     LISTEN_BITS = 2
 
@@ -120,6 +121,7 @@ cdef class EventLoop(Reactor):
         self.blocked = {}
         self.listening = {}
         self.syncs = {}
+        self.syncs_max = SYNCS_MAX
         self.spins = 1
         self.write_deadline_ns = 10_000_000_000        # nats-server's default: write_deadline
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
@@ -392,6 +394,8 @@ cdef class EventLoop(Reactor):
     # --- syncs ---------------------------------------------------------------------------------------------------------
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef SyncJob job
+        while <Py_ssize_t>len(self.syncs) >= self.syncs_max:
+            self.await_sync()
         self.sync_runs += 1
         self.next_ticket += 1
         job.ticket = self.next_ticket
@@ -405,15 +409,19 @@ cdef class EventLoop(Reactor):
                 raise OSError(errno, "can't hand a file to the sync thread")
         return 0
 
+    cdef int await_sync(self) except -1:
+        """Wait until at least one sync has ended. Each has an open file, and a full pipe to the threads would stop them and this one."""
+        cdef pollfd wanted
+        wanted.fd = self.done_fd
+        wanted.events = POLLIN
+        with nogil:
+            poll(&wanted, 1, -1)
+        self.one_sync()
+        return 0
+
     cdef int on_synced(self) except -1:
-        cdef SyncJob job
-        cdef Synced owner
-        while read(self.done_fd, &job, sizeof(SyncJob)) == sizeof(SyncJob):
-            owner = self.syncs.pop(job.ticket)
-            try:
-                owner.synced(job.upto, job.error)
-            except Exception as error:
-                self.report(error)
+        while self.one_sync():
+            pass
         return 0
 
     # --- the timer -----------------------------------------------------------------------------------------------------
@@ -593,10 +601,15 @@ cdef class EventLoop(Reactor):
             os.close(fd)
         self.epoll_fd = self.timer_fd = self.request_fd = self.done_fd = -1
 
-    def one_sync(self) -> None:
-        """Wait for the answer of one sync thread."""
+    cdef bint one_sync(self) except -1:
+        """Take the answer of one sync thread; False: there is none."""
         cdef SyncJob job
         cdef Synced owner
-        if read(self.done_fd, &job, sizeof(SyncJob)) == sizeof(SyncJob):
-            owner = self.syncs.pop(job.ticket)
+        if read(self.done_fd, &job, sizeof(SyncJob)) != sizeof(SyncJob):
+            return False
+        owner = self.syncs.pop(job.ticket)
+        try:
             owner.synced(job.upto, job.error)
+        except Exception as error:
+            self.report(error)
+        return True

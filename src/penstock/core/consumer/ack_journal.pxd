@@ -2,6 +2,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.disk cimport Disk
+from penstock.core.base.open_files cimport OpenFile
 from penstock.core.broker.reactor cimport Reactor
 from penstock.core.consumer.consumer cimport Consumer
 from penstock.core.consumer.consumer_task cimport ConsumerTask
@@ -38,15 +39,15 @@ cdef class AckJournal(AckConfirmer):
     cdef uint64_t write_mark, synced_mark, target
     cdef uint64_t doubt_mark           # of the last failure: a base that began before it does not end `broken`
     # the file
-    cdef int handle                    # -1: the next record begins a new file
-    cdef int left_handle               # of a file that takes no more records and is being synced; -1: none
+    cdef OpenFile file                 # None: the next record begins a new file
+    cdef OpenFile left_file            # takes no more records and is being synced; or None
     cdef readonly uint64_t number      # of the file
     cdef uint64_t oldest               # number of the oldest file in the folder
     cdef uint64_t size
     cdef bint torn                     # a failed write may have left bytes behind `size`
     cdef uint32_t salt
     cdef bint named                    # the folder was synced since the file was created
-    cdef int folder_handle             # of the folder, for syncing names; -1: not open
+    cdef int folder_handle             # of the folder, while its names are being synced; else -1
     cdef readonly uint64_t since_bytes # bytes of the records since the base
     cdef uint64_t base_bytes           # of the base file
     cdef int base_slot                 # which base file is the current one: 0 or 1
@@ -68,8 +69,10 @@ cdef class AckJournal(AckConfirmer):
     cdef int write(self) except -1
     cdef int seal(self) except -1
     cdef int start_file(self) except -1
+    cdef int handle(self) except -1    # of the file, opened if needed; for use before the next call
     cdef int begin_sync(self) except -1
     cdef int sync_folder(self) except -1
+    cdef int close_folder(self) except -1
     cdef int release(self) except -1
     cdef int failed(self, object error) except -1
     cdef int base_synced(self, int code) except -1

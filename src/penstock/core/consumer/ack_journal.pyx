@@ -43,6 +43,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, crc32c, out_free, out_reserve
 from penstock.core.base.disk cimport Disk
+from penstock.core.base.open_files cimport OpenFile
 from penstock.core.broker.reactor cimport Reactor
 from penstock.core.consumer.consumer cimport Consumer
 from penstock.core.consumer.consumer_task cimport ConsumerTask
@@ -92,7 +93,7 @@ cdef class AckJournal(AckConfirmer):
     def __cinit__(self):
         memset(&self.out, 0, sizeof(Out))
         memset(&self.sealed, 0, sizeof(Out))
-        self.handle = self.left_handle = self.folder_handle = self.base_handle = -1
+        self.folder_handle = self.base_handle = -1
 
     def __init__(self, Reactor reactor, Disk disk, str folder, *, bint durable, object cipher = None) -> None:
         self.reactor = reactor
@@ -269,7 +270,7 @@ cdef class AckJournal(AckConfirmer):
         cdef Out* written = &self.out
         if self.out.len == 0:
             return 0
-        if self.handle < 0:
+        if self.file is None:
             self.start_file()
         if self.aead is not None:
             self.seal()
@@ -280,9 +281,9 @@ cdef class AckJournal(AckConfirmer):
             put32(p + 4, crc32c(p + 8, length - 8, self.salt))
             at += length
         if self.torn:                        # bytes of a failed write behind these records would count as newer
-            self.disk.truncate(self.handle, self.size)
+            self.disk.truncate(self.handle(), self.size)
         self.torn = True
-        self.disk.write_at(self.handle, written.data, written.len, self.size)
+        self.disk.write_at(self.handle(), written.data, written.len, self.size)
         self.torn = False
         self.size += written.len
         self.since_bytes += written.len
@@ -342,7 +343,8 @@ cdef class AckJournal(AckConfirmer):
         except OSError:
             self.disk.close(handle)
             raise
-        self.handle = handle
+        self.file = OpenFile()
+        self.disk.keep_open(self.file, handle)
         self.number = number
         self.torn = False
         if self.oldest == 0:
@@ -352,6 +354,20 @@ cdef class AckJournal(AckConfirmer):
         self.named = False
         return 0
 
+    cdef int handle(self) except -1:
+        if self.file.handle < 0:
+            return self.disk.open_again(self.file, f"{self.folder}/acks.{self.number}")
+        self.disk.open_files.touch(self.file)
+        return self.file.handle
+
+    cdef int close_folder(self) except -1:
+        """Close the folder when no sync uses it: other streams need the descriptor."""
+        cdef int handle = self.folder_handle
+        if handle >= 0 and not self.outstanding and self.base_stage == NONE:
+            self.folder_handle = -1
+            self.disk.close(handle)
+        return 0
+
     cdef int sync_folder(self) except -1:
         """The folder's handle, for syncing names."""
         if self.folder_handle < 0:
@@ -359,12 +375,12 @@ cdef class AckJournal(AckConfirmer):
         return self.folder_handle
 
     cdef int begin_sync(self) except -1:
-        cdef int folder = -1
-        if self.outstanding or self.broken or self.handle < 0 or self.write_mark == self.synced_mark:
+        cdef int folder = -1, handle
+        if self.outstanding or self.broken or self.file is None or self.write_mark == self.synced_mark:
             return 0
         try:
             if not self.disk.in_background():
-                self.disk.sync(self.handle)
+                self.disk.sync(self.handle())
                 if not self.named:
                     self.disk.sync_dir(self.folder)
                 self.named = True
@@ -372,17 +388,19 @@ cdef class AckJournal(AckConfirmer):
                 return self.release()
             if not self.named:
                 folder = self.sync_folder()
+            handle = self.handle()
         except OSError as error:
             return self.failed(error)
+        self.file.hold(True)
         self.target = self.write_mark
         self.outstanding = 1 if folder < 0 else 2
-        self.reactor.submit_sync(self, self.handle, SYNC_RECORDS)
+        self.reactor.submit_sync(self, handle, SYNC_RECORDS)
         if folder >= 0:
             self.reactor.submit_sync(self, folder, SYNC_RECORDS)
         return 0
 
     cdef int synced(self, uint64_t upto, int error) except -1:
-        cdef bint left = self.left_handle >= 0         # the records go on in another file than the synced one
+        cdef bint left = self.left_file is not None    # the records go on in another file than the synced one
         if upto == SYNC_BASE:
             return self.base_synced(error)
         if error:
@@ -391,8 +409,12 @@ cdef class AckJournal(AckConfirmer):
         if self.outstanding:
             return 0
         if left:
-            self.disk.close(self.left_handle)
-            self.left_handle = -1
+            self.left_file.hold(False)
+            self.disk.close_file(self.left_file)
+            self.left_file = None
+        else:
+            self.file.hold(False)
+        self.close_folder()
         if self.ended:
             return self.close_files()
         if self.error:
@@ -466,13 +488,13 @@ cdef class AckJournal(AckConfirmer):
 
     def leave_file(self) -> None:
         """End the file, and close it when no sync uses it; the next record begins a new one."""
-        if self.handle < 0:
+        if self.file is None:
             return
-        if self.outstanding and self.left_handle < 0:
-            self.left_handle = self.handle
+        if self.outstanding and self.left_file is None:
+            self.left_file = self.file
         else:
-            self.disk.close(self.handle)
-        self.handle = -1
+            self.disk.close_file(self.file)
+        self.file = None
 
     cdef int base_synced(self, int code) except -1:
         """One part of the new base is synced; `code`: the errno of the sync."""
@@ -486,6 +508,7 @@ cdef class AckJournal(AckConfirmer):
                     self.base_stage = NAME
                     return self.reactor.submit_sync(self, self.sync_folder(), SYNC_BASE)
             self.base_stage = NONE
+            self.close_folder()
             self.base_outdated = False
             if self.ended:
                 return self.close_files()
@@ -496,6 +519,7 @@ cdef class AckJournal(AckConfirmer):
             return self.base_done()
         except OSError as error:
             self.base_stage = NONE
+            self.close_folder()
             return self.failed(error)
 
     cdef int base_done(self) except -1:
@@ -510,7 +534,7 @@ cdef class AckJournal(AckConfirmer):
         self.oldest = self.kept_upto + 1
         self.kept_upto = self.base_upto
         self.base_slot = 1 - self.base_slot
-        self.since_bytes = self.size if self.handle >= 0 else 0
+        self.since_bytes = self.size if self.file is not None else 0
         if self.base_mark > self.synced_mark:
             self.synced_mark = self.base_mark
         if self.base_mark >= self.doubt_mark:
@@ -532,7 +556,5 @@ cdef class AckJournal(AckConfirmer):
         if self.outstanding or self.base_stage != NONE:
             return 0
         self.leave_file()
-        if self.folder_handle >= 0:
-            self.disk.close(self.folder_handle)
-            self.folder_handle = -1
+        self.close_folder()
         return 0

@@ -6,9 +6,9 @@
 
 Knows nothing of files. The owner decides when to try again.
 """
-from errno import EDQUOT, EFBIG, EIO, ENOMEM, ENOSPC
+from errno import EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC
 
-NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
+NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM, EMFILE, ENFILE))
 """Errors of a write that do not put earlier writes in doubt."""
 
 

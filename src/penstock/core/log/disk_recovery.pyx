@@ -145,7 +145,7 @@ cdef int renew(Log log, Segment s) except -1:
     if s is not log.files.active:
         if s.live and not s.has_index and s.removed_mark <= log.marks.synced_mark:
             log.files.write_index(s)
-        log.segments.close_handle(s)
+        log.disk.close_file(s)
     return handle
 
 
@@ -311,8 +311,8 @@ cdef int write_beside(Disk disk, str path, bytes data) except -1:
 cdef int take_handle(Log log, Segment s, int handle) except -1:
     """Use another file for a segment from now on. Errors from closing the old file are ignored."""
     with suppress(OSError):
-        log.segments.close_handle(s)
-    log.segments.take_handle(s, handle)
+        log.disk.close_file(s)
+    log.disk.keep_open(s, handle)
     return 0
 
 

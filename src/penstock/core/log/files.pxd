@@ -65,6 +65,7 @@ cdef class LogFiles:
     cdef int put_removals(self) except -1
     cdef int heed_guard(self) except -1
     cdef int write_tail(self) except -1
+    cdef int opened(self, Segment s) except -1
     cdef int write_early(self) except -1
     cdef int write_failed(self, object error) except -1
     cdef int fail(self, object error) except -1

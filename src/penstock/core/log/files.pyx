@@ -86,8 +86,7 @@ cdef class LogFiles:
         return 0
 
     cdef int make_file(self, Segment s) except -1:
-        self.segments.spare_handles()
-        self.segments.take_handle(s, self.disk.open(self.segments.path(s, ".seg"), True))
+        self.disk.keep_open(s, self.disk.open(self.segments.path(s, ".seg"), True))
         self.unsynced.made(s)
         return 0
 
@@ -143,7 +142,7 @@ cdef class LogFiles:
         s.doubt_sync()
         self.tail.begin(s.size)
         self.unsynced.made(s)
-        self.segments.close_handle(s)
+        self.disk.close_file(s)
         self.segments.handle(s)
         return 0
 
@@ -230,17 +229,29 @@ cdef class LogFiles:
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
         cdef size_t n = self.tail.unwritten()
+        cdef int handle
         if self.deferred.first:
             self.do_deferred()
         if n:
+            handle = self.opened(s)
             try:
-                self.disk.write_at(self.segments.handle(s), self.tail.unwritten_bytes(s), n, self.tail.base + self.tail.written)
+                self.disk.write_at(handle, self.tail.unwritten_bytes(s), n, self.tail.base + self.tail.written)
             except OSError as error:
                 self.write_failed(error)
             self.tail.wrote_all()
             s.wrote_all()
             self.marks.bytes_written()
         return 0
+
+    cdef int opened(self, Segment s) except -1:
+        # The handle of the newest segment. While the process has none to spare, the log is FULL: nothing was written.
+        try:
+            return self.segments.handle(s)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                self.fail(error)
+            self.state.full(error.errno)
+            raise
 
     cdef int do_deferred(self) except -1:
         # OSError when there is no room, LogClosed after another failure; the remaining writes stay deferred.
@@ -320,13 +331,13 @@ cdef class LogFiles:
         self.state.full(error.errno)
         # Cut off the part that was written: it takes room that others need.
         try:
-            self.disk.truncate(s.handle, self.tail.base + self.tail.written)
+            self.disk.truncate(self.segments.handle(s), self.tail.base + self.tail.written)
         except OSError as other:
             self.fail(other)
         if not self.make_room():
             raise error
         try:                                 # make_room() has freed room: try again
-            self.disk.write_at(s.handle, self.tail.unwritten_bytes(s), self.tail.unwritten(), self.tail.base + self.tail.written)
+            self.disk.write_at(self.segments.handle(s), self.tail.unwritten_bytes(s), self.tail.unwritten(), self.tail.base + self.tail.written)
         except OSError as second:
             if second.errno not in NO_ROOM:
                 self.fail(second)
@@ -404,7 +415,7 @@ cdef class LogFiles:
 
     cdef int sync_end(self, uint64_t upto, int error) except -1:
         self.marks.end_sync()
-        self.unsynced.ended(self.active, error == 0 and self.state.condition < FAILED)
+        self.unsynced.ended(error == 0 and self.state.condition < FAILED, self.state.condition == CLOSED)
         if self.state.condition == CLOSED:
             self.close_handles()
             return 0
@@ -473,8 +484,10 @@ cdef class LogFiles:
 
     cdef int close_handles(self) except -1:
         cdef Segment s
+        if self.memory:
+            return 0
         for s in self.segments.items:
-            self.segments.close_handle(s)
+            self.disk.close_file(s)
         self.retired.close_handles()
         self.unsynced.close_handles()
         return 0

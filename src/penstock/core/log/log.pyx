@@ -94,7 +94,7 @@ cdef class Log:
         if self.files is not None and self.disk is not None:
             for s in self.segments.items + self.files.retired.items + self.files.unsynced.sealed:
                 try:
-                    self.segments.close_handle(s)
+                    self.disk.close_file(s)
                 except OSError:
                     continue
 

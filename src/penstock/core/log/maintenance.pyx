@@ -143,8 +143,8 @@ cdef int forget_unwritten(Log log, Segment s) except -1:
         return 0
     log.tail.cut_to(keep)
     s.resize(log.tail.base + keep)
-    if s.handle >= 0:
-        log.disk.truncate(s.handle, log.tail.base + log.tail.written)
+    with suppress(FileNotFoundError):            # the disk has refused to make the file
+        log.disk.truncate(log.segments.handle(s), log.tail.base + log.tail.written)
     return log.tail.skip(s, 0, log.span.last_seq, False)
 
 
@@ -215,7 +215,7 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     if log.files.unsynced.names:
         log.files.sync_folder()                    # otherwise a power cut may bring back an earlier file of this segment
     log.disk.write_at(log.segments.handle(s), q, length, offset)
-    log.disk.sync(s.handle)
+    log.disk.sync(log.segments.handle(s))
     return 0
 
 

@@ -12,12 +12,14 @@ def open_log(
     create: bool = True,
     cipher: object = None,
     numbered: bool = False,
+    synced: bool = False,
 ) -> Log:
     """Open (and recover) the log in a folder, or make a new one; folder None: a new log in memory.
 
     Recovery deletes nothing. It cuts a torn end behind the last good record and keeps the bytes as
     ``*.torn-<n>``. A bad record in the middle costs only its own message, which ``lost`` reports.
-    Recovery syncs the records that it finds, so all of them count as synced afterwards.
+    Recovery syncs the records that it finds, so all of them count as synced afterwards. With
+    ``synced`` they are on the disk already, because the log was closed cleanly.
 
     numbered: the messages come with their sequences (a mirror), so a torn message at the end comes
     again with the same sequence.
@@ -41,6 +43,7 @@ class LogOpening:
         cipher: object = None,
         numbered: bool = False,
         patient: bool = True,
+        synced: bool = False,
     ) -> None:
         """Begin the opening. patient: when the disk refuses to make a new log, its files are made later."""
     log: Log

@@ -45,13 +45,13 @@ from penstock.core.log.losses import is_segment_name
 
 
 def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
-             create: bool = True, cipher: object = None, numbered: bool = False) -> Log:
+             create: bool = True, cipher: object = None, numbered: bool = False, synced: bool = False) -> Log:
     """Open (and recover) the log in a folder, or make a new one; folder None: a new log in memory. See the stub."""
     cdef LogOpening opening
     if folder is None:
         return Log(segment_bytes=segment_bytes, first_seq=first_seq)
     opening = LogOpening(folder, disk, segment_bytes=segment_bytes, first_seq=first_seq, create=create, cipher=cipher, numbered=numbered,
-                         patient=False)
+                         patient=False, synced=synced)
     while opening.step():
         pass
     return opening.log
@@ -61,11 +61,11 @@ cdef class LogOpening:
     """The opening of one log in steps of about one segment each. See the stub."""
 
     def __init__(self, folder: str, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
-                 create: bool = True, cipher: object = None, numbered: bool = False, patient: bool = True) -> None:
+                 create: bool = True, cipher: object = None, numbered: bool = False, patient: bool = True, synced: bool = False) -> None:
         """See the stub."""
         self.log = Log.__new__(Log)
         self.log.prepare(folder, Disk() if disk is None else disk, segment_bytes, first_seq, cipher)
-        self.steps = opened_in_steps(self, create, numbered, patient)
+        self.steps = opened_in_steps(self, create, numbered, patient, synced)
 
     def step(self) -> bool:
         """Open about one more segment; whether there is more to do."""
@@ -89,13 +89,14 @@ cdef class LogOpening:
         self.steps = None
         self.log.state.close()
         for s in self.log.segments.items:
-            self.log.segments.close_handle(s)
+            self.log.disk.close_file(s)
 
 
-def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: bool):
+def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: bool, synced: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment.
 
     Writes that the disk refuses are deferred (core/log/recovery_writes). But without `patient`, a new log that cannot be made is an OSError.
+    `synced`: the log was closed cleanly, so its files and their names are on the disk.
     """
     cdef Log log = opening.log
     cdef list names = log.disk.list_dir(log.folder)
@@ -109,7 +110,7 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     log.segments.rebuild_with(Rebuild(log))
     opening.segments_found = len(found)
     for k in range(len(found)):
-        open_next(log, opened, found[k], k == len(found) - 1, numbered)
+        open_next(log, opened, found[k], k == len(found) - 1, numbered, synced)
         yield
     doubted = list(log.files.unsynced.sealed)
     if not opened:
@@ -118,7 +119,8 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     if not opened:
         start_empty(log, names, orphans, patient)
         return
-    sync_names(log)
+    if not synced:
+        sync_names(log)
     log.span.given_before((<Opened>opened[0]).segment.first)
     for o in opened:
         note_last(log, o)
@@ -221,7 +223,7 @@ cdef int start_empty(Log log, list names, list orphans, bint patient) except -1:
     return 0
 
 
-cdef int open_next(Log log, list opened, str name, bint is_last, bint numbered) except -1:
+cdef int open_next(Log log, list opened, str name, bint is_last, bint numbered, bint synced) except -1:
     """Open one more file: add it to `opened`, or rename it if it is not part of the log.
 
     In a `numbered` log, neither is the newest file without a whole head, if there is a gap before it: the messages of both come again.
@@ -234,7 +236,7 @@ cdef int open_next(Log log, list opened, str name, bint is_last, bint numbered) 
         before = (<Opened>opened[len(opened) - 1]).segment
         again = numbered and first > before.first + before.count
     if not opened or first >= before.first + before.count or gives_way(<Opened>opened[len(opened) - 1], first):
-        o = open_segment(log, first, is_last, again)
+        o = open_segment(log, first, is_last, again, synced)
     if o is None:
         set_aside(log, name)
     else:
@@ -256,17 +258,17 @@ cdef bint gives_way(Opened o, uint64_t first) except -1:
     return True
 
 
-cdef Opened open_segment(Log log, uint64_t first, bint is_last, bint again):
+cdef Opened open_segment(Log log, uint64_t first, bint is_last, bint again, bint synced):
     """Open one segment; None when the file is not part of the log. `again`: nor is a newest one that was not written as a whole."""
     cdef Opened o = Opened()
-    cdef Segment s = open_file(log, first)
+    cdef Segment s = open_file(log, first, synced)
     cdef char head[SEALED_HEAD_BYTES]
     cdef uint64_t named = 0
     cdef size_t got
     cdef bint good, torn = False
     o.hold(s)
     memset(head, 0, SEALED_HEAD_BYTES)
-    got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
+    got = log.disk.read_at(log.segments.handle(s), head, SEALED_HEAD_BYTES, 0)
     good = read_head(log, o, head, got, &named)
     if good and named != first:
         return left_out(log, s)
@@ -300,18 +302,18 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last, bint again):
 
 cdef Opened left_out(Log log, Segment s):
     """Take the newest segment out of the list again."""
-    log.segments.close_handle(s)
+    log.disk.close_file(s)
     log.segments.items.pop()
     return None
 
 
-cdef Segment open_file(Log log, uint64_t first):
-    """Add a sealed segment to the end of the list, and sync its file."""
+cdef Segment open_file(Log log, uint64_t first, bint synced):
+    """Add a sealed segment to the end of the list, and sync its file if it may not be `synced`."""
     cdef Segment s = new_segment(first)
     log.segments.add(s)
-    log.segments.handle(s)
-    s.resize(log.disk.size(s.handle))
-    sync_found(log, s)
+    s.resize(log.disk.size(log.segments.handle(s)))
+    if not synced:
+        sync_found(log, s)
     s.set_synced(s.size)
     s.seal(True)
     return s
@@ -327,13 +329,13 @@ cdef bint read_head(Log log, Opened o, char* head, size_t got, uint64_t* named) 
         s.use_form(SEALED_HEAD_BYTES, s.extra)
         good = open_sealed(log, s, head, got)
     if good and is_packed_head(head) and s.key_number:
-        s.use_blocks(open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg")))
+        s.use_blocks(open_packed(log.disk, log.segments.handle(s), log.cipher, log.segments.path(s, ".seg")))
         s.use_key(s.key_number, None)
         s.set_synced(s.packed.size)
-    elif good and named[0] == s.first and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
-        s.use_blocks(open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg")))
+    elif good and named[0] == s.first and is_packed_head(head) or not good and ends_packed(log.disk, log.segments.handle(s)):
+        s.use_blocks(open_packed(log.disk, log.segments.handle(s), None, log.segments.path(s, ".seg")))
         s.set_synced(s.packed.size)
-        if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
+        if not good and s.packed.read_at(log.disk, log.segments.handle(s), head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
             good = o.mend(get_segment_head(head, SEGMENT_HEAD_BYTES, named, &s.salt))
     return good
 

@@ -48,7 +48,7 @@ cdef int sync_names(Log log) except -1:
 cdef int sync_found(Log log, Segment s) except -1:
     # A killed process leaves written bytes that are not synced: syncs them. A segment whose sync fails goes into `unsynced`.
     try:
-        log.disk.sync(s.handle)
+        log.disk.sync(log.segments.handle(s))
     except OSError as error:
         log.files.unsynced.add(s)
         log.state.because(error.errno or errno.EIO)
@@ -156,7 +156,7 @@ def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
             log.disk.unlink(f"{name}.tmp")
         log.deferred.put_off(partial(log.disk.write_file_atomic, name, cut, True))
     log.disk.truncate(log.segments.handle(s), at)
-    log.disk.sync(s.handle)
+    log.disk.sync(log.segments.handle(s))
     log.notes.append(f"cut off the last {len(cut)} bytes of {path}.seg, which were unfinished or damaged; they are kept as {name}")
 
 

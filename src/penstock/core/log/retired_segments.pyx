@@ -61,7 +61,7 @@ cdef class RetiredSegments:
     cdef int close_handles(self) except -1:
         cdef Segment s
         for s in self.items:
-            self.segments.close_handle(s)
+            self.disk.close_file(s)
         return 0
 
     cdef int prepare(self, Segment active, uint64_t first_seq) except -1:
@@ -126,7 +126,7 @@ cdef class RetiredSegments:
         return 0
 
     cdef int unlink_one(self, Segment s) except -1:
-        self.segments.close_handle(s)
+        self.disk.close_file(s)
         self.items.remove(s)
         self.unsynced.drop(s)
         try:
@@ -181,8 +181,8 @@ cdef class RetiredSegments:
             self.disk.sync_dir(self.folder)
             s.index_lost()
             self.disk.write_at(self.segments.handle(s), out.data, out.len, at)
-            self.disk.sync(s.handle)
-            self.disk.truncate(s.handle, at + out.len)
+            self.disk.sync(self.segments.handle(s))
+            self.disk.truncate(self.segments.handle(s), at + out.len)
             s.use_blocks(None)
             s.set_synced(at + out.len)
             s.told_by_none()

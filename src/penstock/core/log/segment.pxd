@@ -7,6 +7,7 @@ Knows nothing of subject names, recovery or removal policy.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
+from penstock.core.base.open_files cimport OpenFile
 from penstock.core.log.compressed_segment cimport Packed
 from penstock.core.log.record cimport Ranges
 
@@ -21,7 +22,7 @@ cdef struct Entry:
     uint32_t size        # subject + headers + payload bytes; top bit: has headers
 
 
-cdef class Segment:
+cdef class Segment(OpenFile):
     cdef readonly uint64_t first          # sequence of entry 0; names the file
     cdef readonly uint32_t count          # sequences covered: first .. first + count - 1
     cdef uint32_t cap
@@ -40,7 +41,6 @@ cdef class Segment:
     cdef uint32_t key_number              # number of the data key that encrypts the file; 0: the file is not encrypted
     cdef bytes head                       # the head of an encrypted file; else None
     cdef object aead                      # the cipher of its records; None: records are not encrypted one by one
-    cdef int handle                       # the open file; -1: not open
     cdef readonly Packed packed           # the blocks of a compressed file; None: the file is not compressed
     cdef bint unpackable                  # compression did not make the file smaller
     cdef uint64_t futile_first            # the oldest segment (first sequence) when compaction did not make the file smaller ...
@@ -141,11 +141,6 @@ cdef inline void appended(Segment s, uint32_t length, uint32_t n, uint64_t ts_ns
 
 cdef inline void used_at(Segment s, uint64_t tick) noexcept:
     s.used = tick
-
-
-cdef inline void opened_as(Segment s, int handle) noexcept:
-    # The file is open with this handle; -1: it was closed.
-    s.handle = handle
 
 
 cdef Segment new_segment(uint64_t first)

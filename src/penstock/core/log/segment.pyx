@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport out_free
+from penstock.core.base.open_files cimport OpenFile
 from penstock.core.log.compressed_segment cimport Packed
 from penstock.core.log.record cimport RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, Ranges, ranges_free
 
@@ -12,11 +13,10 @@ cdef extern from *:
     int high_zeros "__builtin_clzll"(uint64_t) nogil
 
 
-cdef class Segment:
+cdef class Segment(OpenFile):
     """A run of consecutive sequences: index entries, the bitmap of sequences without a live message, and the segment file."""
 
     def __cinit__(self) -> None:
-        self.handle = -1
         self.begins = SEGMENT_HEAD_BYTES
         self.extra = RECORD_EXTRA_BYTES
 
@@ -97,11 +97,13 @@ cdef class Segment:
 
     cdef void begin_sync(self) noexcept:
         self.sync_target = self.written_size
+        self.hold(True)
 
     cdef void end_sync(self, bint good) noexcept:
         if good and self.sync_target > self.synced_size:
             self.synced_size = self.sync_target
         self.sync_target = 0
+        self.hold(False)
 
     # --- its messages --------------------------------------------------------------------------------
 

@@ -15,13 +15,11 @@ cdef class SegmentList:
     cdef size_t loaded_bytes              # bytes of the entry arrays of sealed segments in memory
     cdef public size_t loaded_limit       # the limit of loaded_bytes
     cdef size_t loads
-    cdef int open_handles
     cdef Py_ssize_t hint
     cdef uint32_t serials
 
     cdef int rebuild_with(self, object rebuild) except -1      # set `rebuild`
     cdef void number(self, Segment s) noexcept                 # give the segment a new serial
-    cdef void take_handle(self, Segment s, int handle) noexcept     # the file of the segment was opened
     cdef void count_entries(self, Segment s) noexcept          # entries of a sealed segment are in memory
     cdef void forget_entries(self, Segment s) noexcept
     cdef void activate(self, Segment s) noexcept               # appends go to this segment
@@ -33,10 +31,8 @@ cdef class SegmentList:
     cdef int need(self, Segment s) except -1                    # loads its entries; they stay in memory until the next call
     cdef int load(self, Segment s) except -1
     cdef int make_room(self, Segment keep) except -1
-    cdef int handle(self, Segment s) except -1                  # the file of the segment, opened if needed
+    cdef int handle(self, Segment s) except -1                  # the file of the segment, opened if needed; for use before the next call
     cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1     # bytes of the segment, compressed or not
-    cdef int spare_handles(self) except -1
-    cdef int close_handle(self, Segment s) except -1
     cdef uint64_t next_live(self, uint64_t seq) noexcept
     cdef uint64_t prev_live(self, uint64_t seq) noexcept
     cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615

@@ -1,7 +1,7 @@
 """The segments of one log in order: finding the one of a sequence, their open files and entry arrays, and looking for live messages.
 
 The entry arrays of sealed segments are dropped from memory and read back from the index file (core/log/index_file) when they are
-needed; the least recently used ones go first, and so do open files.
+needed; the least recently used ones go first.
 
 Knows nothing of subject names, recovery or removal policy.
 """
@@ -12,12 +12,11 @@ from libc.string cimport memcpy
 from penstock.core.base.buffer cimport crc32c
 from penstock.core.base.disk cimport Disk
 from penstock.core.log.encryption cimport open_entries
-from penstock.core.log.segment cimport HAS_HEADERS, Entry, Segment, is_live, opened_as, used_at
+from penstock.core.log.segment cimport HAS_HEADERS, Entry, Segment, is_live, used_at
 
 cdef enum:
     LOADED_LIMIT_BYTES = 4194304         # entry arrays of sealed segments kept in memory ...
     LOADED_LIMIT_MAX_BYTES = 67108864    # ... the limit grows up to this with random reads
-    HANDLES_MAX = 8                      # open files of sealed segments
     INDEX_HEAD_BYTES = 112               # head of an index file (core/log/index_file); the entries follow it
 
 
@@ -40,10 +39,6 @@ cdef class SegmentList:
     cdef void number(self, Segment s) noexcept:
         self.serials += 1
         s.number(self.serials)
-
-    cdef void take_handle(self, Segment s, int handle) noexcept:
-        opened_as(s, handle)
-        self.open_handles += 1
 
     cdef void count_entries(self, Segment s) noexcept:
         self.loaded_bytes += s.count * sizeof(Entry)
@@ -179,35 +174,13 @@ cdef class SegmentList:
         self.tick += 1
         used_at(s, self.tick)
         if s.handle >= 0:
+            self.disk.open_files.touch(s)
             return s.handle
-        self.spare_handles()
-        self.take_handle(s, self.disk.open(self.path(s, ".seg"), False))
-        return s.handle
+        return self.disk.open_again(s, self.path(s, ".seg"))
 
     cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1:
         cdef int handle = self.handle(s)
         return self.disk.read_at(handle, p, n, offset) if s.packed is None else s.packed.read_at(self.disk, handle, p, n, offset)
-
-    cdef int spare_handles(self) except -1:
-        # Makes room for one more open file: closes the least recently used sealed segment.
-        cdef Segment s, oldest = None
-        if self.open_handles < HANDLES_MAX:
-            return 0
-        for s in self.items:
-            if s.handle >= 0 and s is not self.active and s.sync_target == 0:
-                if oldest is None or s.used < oldest.used:
-                    oldest = s
-        if oldest is not None:
-            self.close_handle(oldest)
-        return 0
-
-    cdef int close_handle(self, Segment s) except -1:
-        cdef int handle = s.handle
-        if handle >= 0:
-            opened_as(s, -1)
-            self.open_handles -= 1
-            self.disk.close(handle)
-        return 0
 
     # --- looking for live messages ---------------------------------------------------------------
 

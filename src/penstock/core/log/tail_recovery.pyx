@@ -33,7 +33,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
             pass_over_end(log, o)
         if s.first == log.span.last_seq + 1:
             say_removals(log, s)
-            log.segments.close_handle(s)
+            log.disk.close_file(s)
             log.segments.discard(s)
             log.subjects_table.leave(s)
             set_aside(log, f"{s.first:020}.seg")
@@ -167,7 +167,7 @@ cdef int settle(Log log, Opened o) except -1:
     # Seals a segment and closes its file until the next read.
     cdef Segment s = o.segment
     s.seal(True)
-    log.segments.close_handle(s)
+    log.disk.close_file(s)
     s.trim()
     if s.entries != NULL and o.index_file is None:
         log.segments.count_entries(s)

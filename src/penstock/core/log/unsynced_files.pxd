@@ -9,6 +9,7 @@ cdef class UnsyncedFiles:
     cdef str folder
     cdef SegmentList segments
     cdef readonly list sealed                # sealed segments with bytes that are not synced
+    cdef list syncing                        # segments whose handles a sync thread has
     cdef list fresh                          # segments whose file was made since the last sync of names
     cdef readonly bint names                 # a file has a name that is not synced
     cdef bint folder_name                    # ... and the name of the folder may not be synced either
@@ -24,6 +25,6 @@ cdef class UnsyncedFiles:
     cdef int sync(self, Segment active) except -1               # all bytes and names, in the calling thread
     cdef int sync_names(self) except -1
     cdef int begin(self, Segment active, int* handles, int room) except -1     # number of handles to sync
-    cdef int ended(self, Segment active, bint good) except -1   # the sync of these handles has ended
+    cdef int ended(self, bint good, bint closed) except -1      # the sync of these handles has ended; `closed`: so has the log
     cdef list synced(self)                                      # take the segments off whose bytes are synced, and return them
     cdef int close_handles(self) except -1

@@ -17,7 +17,7 @@ cdef class UnsyncedFiles:
         self.disk = disk
         self.folder = folder
         self.segments = segments
-        self.sealed, self.fresh = [], []
+        self.sealed, self.syncing, self.fresh = [], [], []
 
     cdef int add(self, Segment s) except -1:
         if s not in self.sealed:
@@ -79,22 +79,29 @@ cdef class UnsyncedFiles:
         cdef int n = 0
         if self.names:
             self.sync_names()
-        for s in self.doubtful(active):
-            if s.synced_size < s.written_size:
-                if n < room:
-                    s.begin_sync()
-                    handles[n] = self.segments.handle(s)
-                    n += 1
-                else:
-                    self.disk.sync(self.segments.handle(s))
-                    s.synced_all()
+        try:
+            for s in self.doubtful(active):
+                if s.synced_size < s.written_size:
+                    if n < room:
+                        handles[n] = self.segments.handle(s)
+                        s.begin_sync()
+                        self.syncing.append(s)
+                        n += 1
+                    else:
+                        self.disk.sync(self.segments.handle(s))
+                        s.synced_all()
+        except OSError:
+            self.ended(False, False)             # no thread has got a handle yet
+            raise
         return n
 
-    cdef int ended(self, Segment active, bint good) except -1:
+    cdef int ended(self, bint good, bint closed) except -1:
         cdef Segment s
-        for s in self.doubtful(active):
-            if s.sync_target:
-                s.end_sync(good)
+        done, self.syncing = self.syncing, []
+        for s in done:
+            s.end_sync(good)
+            if closed:
+                self.disk.close_file(s)
         return 0
 
     cdef list synced(self):
@@ -111,5 +118,5 @@ cdef class UnsyncedFiles:
     cdef int close_handles(self) except -1:
         cdef Segment s
         for s in self.sealed:
-            self.segments.close_handle(s)
+            self.disk.close_file(s)
         return 0

@@ -171,6 +171,9 @@ class JetStreamAccount:
         # whether folders of deleted streams may be left to remove, and the time of the next try
         self.removals_left = False
         self.removals_at_ns = 0
+        self.complete = False  # all streams of the store were opened
+        # streams and reserved bytes by (storage, tier): account/limits counts them
+        self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
         self.api_total = 0
         self.api_errors = 0
         self._random = random

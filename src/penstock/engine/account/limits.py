@@ -6,6 +6,8 @@ as "R1". The logs count stored bytes and refuse messages beyond the limit (core/
 module checks reserved bytes and counts of streams and consumers.
 """
 
+from collections.abc import Iterator
+
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, AccountLimits, ApiStats, TierInfo
 from penstock.api.consumers import ConsumerConfig
@@ -67,13 +69,11 @@ def consumer_caps(
 def check_stream_count(account: JetStreamAccount, config: StreamConfig) -> None:
     """Check the number of streams before the configuration of a new one. Raises 10027, 10120."""
     limits, tier = select(account, config.num_replicas)
-    others = [
-        entry
-        for entry in account.streams.values()
-        if entry.config.name != config.name
-        and (not tier or max(entry.config.num_replicas, 1) == max(config.num_replicas, 1))
-    ]
-    if 0 < limits.max_streams <= len(others):
+    others = sum(streams for streams, _ in _counted(account, tier=tier))
+    present = account.streams.get(config.name)
+    if present is not None and tier in ("", tier_name(present.config.num_replicas)):
+        others -= 1
+    if 0 < limits.max_streams <= others:
         raise errors.MaximumStreamsLimitError()
 
 
@@ -134,13 +134,37 @@ def check_held(account: JetStreamAccount, storage: str) -> None:
 
 def reserved(account: JetStreamAccount, storage: str, tier: str, *, without: str = "") -> int:
     """Return the bytes that the account's streams of a kind of storage reserve."""
-    return sum(
-        max(entry.config.max_bytes, 0)
-        for entry in account.streams.values()
-        if entry.config.storage == storage
-        and entry.config.name != without
-        and (not tier or tier == tier_name(entry.config.num_replicas))
-    )
+    total = sum(size for _, size in _counted(account, storage, tier))
+    present = account.streams.get(without)
+    if present is not None and _matches(_key(present.config), storage, tier):
+        total -= max(present.config.max_bytes, 0)
+    return total
+
+
+def count(account: JetStreamAccount, config: StreamConfig, streams: int) -> None:
+    """Count a stream of the account with this configuration (1), or no longer (-1): the checks of a
+    create must not look at all other streams.
+    """
+    key = _key(config)
+    number, size = account.reserved.get(key, (0, 0))
+    account.reserved[key] = number + streams, size + streams * max(config.max_bytes, 0)
+
+
+def _key(config: StreamConfig) -> tuple[str, str]:
+    return config.storage, tier_name(config.num_replicas)
+
+
+def _matches(key: tuple[str, str], storage: str, tier: str) -> bool:
+    return storage in ("", key[0]) and tier in ("", key[1])
+
+
+def _counted(
+    account: JetStreamAccount, storage: str = "", tier: str = ""
+) -> Iterator[tuple[int, int]]:
+    """Yield (streams, bytes) of each kind of storage and tier; "" is any."""
+    for key, counts in account.reserved.items():
+        if _matches(key, storage, tier):
+            yield counts
 
 
 def server_reserved(account: JetStreamAccount, storage: str) -> int:

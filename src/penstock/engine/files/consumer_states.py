@@ -175,6 +175,7 @@ class ConsumerStates:
         self.base_bytes = 0
         self.base_slot = 0
         self.base_upto = 0  # the journal file that the base includes
+        self.durable_upto = -1  # ... if the base is synced and no later change is in the journal
         self.saved_bytes = 0  # bytes of the states in the last save
         self.newest_ns = 0  # the newest creation time of a consumer with a saved state
         self.error: OSError | None = None  # the error of the last write

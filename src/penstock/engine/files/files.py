@@ -9,6 +9,7 @@
                                                  consumers/acks.N      changes since then
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 a stream that is being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
+    <store>/jetstream/<account>/closed                                 while no server runs: all files are synced
 
 Each .json file has a copy beside it, `<name>.json.copy`, from which a damaged file is restored
 (engine/files/checksummed_files). sources.json has no copy, since the messages have the positions too.
@@ -98,6 +99,9 @@ class AccountFiles:
         self._deleted = f"{root}/deleted"
         self._restoring = f"{root}/restoring"
         self._templates = f"{root}/templates"  # of 2020 (engine/lifecycles/templates)
+        self._root = root
+        self._mark = f"{root}/closed"
+        self._marked = True  # the mark may be there
 
     def open(self) -> list[str]:
         """Create the folders; return the folders of the streams."""
@@ -109,6 +113,31 @@ class AccountFiles:
             for name in self._disk.list_dir(self._restoring):
                 self._disk.remove_tree(f"{self._restoring}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
+
+    def closed_cleanly(self) -> bool:
+        """Return whether the last server has synced all files of the account and closed them.
+
+        The account counts as open from now on. When the disk refuses that, no file counts as
+        synced, and `finish_removals` tries again.
+        """
+        if not self._disk.exists(self._mark):
+            self._marked = False
+            return False
+        try:
+            self._unmark()
+        except OSError:
+            return False
+        return True
+
+    def mark_closed(self) -> None:
+        """Note that all files of the account are synced and closed. OSError."""
+        self._marked = True
+        self._disk.write_file_atomic(self._mark, b"closed\n")
+
+    def _unmark(self) -> None:
+        self._disk.unlink(self._mark)
+        self._disk.sync_dir(self._root)
+        self._marked = False
 
     def template_names(self) -> list[str]:
         """Return the names of the stored templates, in order."""
@@ -187,6 +216,8 @@ class AccountFiles:
 
         OSError: the disk refuses at least one removal.
         """
+        if self._marked:
+            self._unmark()
         deleted = self._disk.list_dir(self._deleted)
         if deleted:
             # else a power cut could bring back a part of a stream
@@ -227,6 +258,7 @@ class StreamFiles:
         """Read and write nothing before the first call."""
         self._disk = disk
         self.folder = folder
+        self.synced = False  # the files were closed cleanly, and nothing has changed them since
         self.small = MetadataFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self.consumers_folder = f"{folder}/consumers"
@@ -317,7 +349,7 @@ class StreamFiles:
         `report` gets a line for each repair of damage; a repair that the disk refuses goes to
         `unwritten`.
         """
-        if self._disk.exists(self.consumers_folder):
+        if not self.synced and self._disk.exists(self.consumers_folder):
             # a killed process may have left changes that are not synced
             try:
                 self._disk.sync_dir(self.consumers_folder)

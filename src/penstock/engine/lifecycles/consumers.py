@@ -204,14 +204,17 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
         found = files.states.found.pop((meta.name, meta.created), None)
         ahead = _brought_back(stream, meta, found)
         entry = _start(account, stream, meta)
-        if found is not None:
-            _restore(account, stream, entry, found)
+        if found is not None and _restore(account, stream, entry, found) and files.synced:
+            stream.changed.pop(entry, None)  # the base has the same state
         if ahead:
             beyond = True
             stream.changed[entry] = None
     files.states.found.clear()
     if problems or stream.changed:
         save_states(account, stream, durable=True)  # replace the damaged files
+    elif files.synced:
+        account.unsaved.pop(stream, None)
+        files.states.durable_upto = files.states.number
     if beyond and files.states.error is not None:
         stream.core.defer(files.states.error, lambda: _save_deferred(account, stream))
     if files.states.outdated:
@@ -267,9 +270,12 @@ def restore(
 
 def _restore(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, found: SavedState
-) -> None:
-    if entry.config.deliver_policy != "last_per_subject":
+) -> bool:
+    """Return whether the consumer has the state that was saved as a whole."""
+    assert stream.files is not None
+    if entry.config.deliver_policy != "last_per_subject" and not stream.files.synced:
         found.look_again()
+    whole = found.state is not None
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))
         entry.core.restore(state)
@@ -278,10 +284,11 @@ def _restore(
         account.report(
             f"the saved state of consumer {where} is damaged; the consumer starts from the beginning: {error}"
         )
-        return
-    if stream.files is not None and stream.journal is not None:
+        return False
+    if stream.journal is not None:
         stream.files.states.put(entry.name, entry.created_ns, state)
         stream.journal.watch(entry.core, entry.created_ns)
+    return whole
 
 
 def _handed_out(
@@ -314,6 +321,8 @@ def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool
         states.saved_bytes = sum(map(len, saved))
         if durable or journal.wants_base():
             journal.rebase(states.base(journal.number), now=durable)
+            if durable:
+                states.durable_upto = journal.number
         states.error = None
     except OSError as error:
         for entry in fresh:
@@ -321,6 +330,15 @@ def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool
         not_confirmed(account, stream, error)
     if journal.broken:
         account.unsaved[stream] = None
+
+
+def save_for_good(account: JetStreamAccount, stream: StreamEntry) -> None:
+    """Have all states of a stream in a base on the disk: the server stops."""
+    journal = stream.journal
+    if journal is None or stream.files is None:
+        return
+    if stream.changed or journal.broken or stream.files.states.durable_upto != journal.number:
+        save_states(account, stream, durable=True)
 
 
 def not_confirmed(account: JetStreamAccount, stream: StreamEntry, error: OSError) -> None:

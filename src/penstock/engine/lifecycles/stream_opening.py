@@ -70,6 +70,7 @@ class UnopenedStream:
                 segment_bytes=account.settings.segment_bytes,
                 numbered=self.config.mirror is not None,
                 cipher=self.files.small.cipher,
+                synced=self.files.synced,
             )
             self.steps = streams.recover(account, self.files, self.meta, self.log)
         return self.steps
@@ -197,7 +198,8 @@ class StreamOpening:
         return next(filter(self._may, self._turns), None)
 
     def _may(self, each: UnopenedStream) -> bool:
-        return each.steps is not None or self._may_open(each.files.log_folder)
+        files = each.files
+        return each.steps is not None or files.synced or self._may_open(files.log_folder)
 
     def _asked(self, each: UnopenedStream) -> None:
         if each in self._turns:
@@ -238,6 +240,7 @@ class StreamOpening:
         late, self._late = self._late, []
         self._step_aside()
         self.done = True
+        self._account.complete = True
         try:
             for _, entry in late:
                 upstreams.start(self._account, entry)

@@ -110,6 +110,8 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
         _write(entry, config)
     except OSError as error:
         raise errors.StreamUpdateError(error) from error
+    limits.count(account, old, -1)
+    limits.count(account, config, 1)
     gone, come = set(old.subjects) - set(config.subjects), set(config.subjects) - set(old.subjects)
     for subject in gone:
         account.router.detach(subject, entry.core)
@@ -190,9 +192,11 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
     folders = account.files.open()
+    synced = account.files.closed_cleanly()
     disk_recovery.retry_removals(account, account.now_ns)
     for folder in folders:
         files = account.files.stream(folder, by_name=False)
+        files.synced = synced
         name = files.stream_name()
         try:
             meta = files.read(account.report)
@@ -298,6 +302,7 @@ def put_offline(
     After an error of the disk the engine tries again (engine/lifecycles/stream_reopening).
     """
     account.report(f"cannot open stream folder {files.folder}, the stream stays offline: {why}")
+    files.synced = False  # the opening may have changed some
     if name and name not in account.streams:
         retry = ReopenRetry(account.now_ns) if isinstance(why, OSError) else None
         account.offline[name] = OfflineStream(str(why), files, retry)
@@ -333,6 +338,7 @@ def close(account: JetStreamAccount) -> None:
     """Stop every stream cleanly: consumer states and logs are on the disk afterwards. Backups and
     restores in progress are given up.
     """
+    sound = account.complete and not (account.offline or account.leftovers)
     for transfer in list(account.transfers):
         transfer.close()
     for entry in account.streams.values():
@@ -341,7 +347,7 @@ def close(account: JetStreamAccount) -> None:
         if entry.consumers:
             for consumer in entry.consumers.values():
                 consumer.core.floor()  # brings the ack floor up to date with purges before the save
-            consumers.save_states(account, entry, durable=True)
+            consumers.save_for_good(account, entry)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
         if entry.journal is not None:
@@ -354,11 +360,25 @@ def close(account: JetStreamAccount) -> None:
             maintenance.close(entry.core.log)
         except OSError as error:
             account.report(f"cannot close stream {entry.config.name}: {error}")
+            sound = False
             continue
+        sound = sound and _is_synced(entry)
         if entry.upstreams is not None:
             entry.upstreams.closed()
     for name in list(account.offline):
         forget_offline(account, name)
+    account.complete = False
+    if sound:
+        with contextlib.suppress(OSError):  # the next opening syncs all files
+            account.files.mark_closed()
+
+
+def _is_synced(entry: StreamEntry) -> bool:
+    """Return whether all that a closed stream has is on the disk."""
+    files, log = entry.files, entry.core.log
+    return files is None or not (
+        log.synced_seq < log.last_seq or files.states.error or entry.rewrites or files.unwritten
+    )
 
 
 def check_new(account: JetStreamAccount, config: StreamConfig) -> None:
@@ -477,11 +497,13 @@ def _write(entry: StreamEntry, config: StreamConfig) -> None:
 
 def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
     account.streams[entry.config.name] = entry
+    limits.count(account, entry.config, 1)
     account.listening.add(entry.config.name, entry.config.subjects)
 
 
 def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
     del account.streams[entry.config.name]
+    limits.count(account, entry.config, -1)
     account.listening.forget(entry.config.name, entry.config.subjects)
 
 
