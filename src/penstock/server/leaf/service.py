@@ -10,6 +10,7 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Authenticator
+from penstock.server.clients.client import LEAFNODE_WS
 from penstock.server.clients.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.leaf.connect_messages import Identity
@@ -57,7 +58,8 @@ def open_part(server: "Server") -> "LeafService":
     part.nodes.gone_hooks.append(
         lambda connection, node: server.clients.remember(connection, node.tls_info())
     )
-    server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
+    # at each reload, because the files of the certificates can change without a change of their names
+    server.reloads.add(("leafnodes",), part.reloaded, part.prepare, always=True)
     server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
     return part
 
@@ -90,7 +92,7 @@ class LeafService:
         self.nodes = LeafNodes(event_loop, settings, identity, log, authenticator, accounts)
         self.remotes = Remotes(self.nodes, sessions)
         self._sessions = sessions
-        self._context = server_context_of(own)
+        self._context = self._fresh = server_context_of(own)
         self._arrivals = Arrivals()
         self._listener: Listener | None = None
         before = event_loop.on_close
@@ -135,13 +137,18 @@ class LeafService:
         self.nodes.close()
 
     def prepare(self, old: Settings, new: Settings) -> None:
-        """Check a reload. StartError for a change that needs a restart."""
+        """Check a reload. StartError for a change that needs a restart, or unusable certificates."""
         fixed = fixed_changes(old.leafnodes, new.leafnodes)
         if fixed:
             raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
+        if new.leafnodes is not None:
+            self._fresh = server_context_of(new.leafnodes)
 
     def reloaded(self, changed: Collection[str]) -> None:
-        """Apply changed settings: connect to other remotes, close connections that are no longer allowed."""
+        """Apply changed settings: use other certificates for new handshakes, connect to other
+        remotes, close connections that are no longer allowed.
+        """
+        self._context = self._fresh
         if "leafnodes" in changed:
             self.remotes.apply(self.nodes.own.remotes)
         self.nodes.reloaded()
@@ -216,7 +223,7 @@ class LeafService:
         tls: "TlsInfo | None",
     ) -> None:
         """Register a leaf node's connection from the WebSocket listener, after the upgrade."""
-        self.nodes.accepted(connection, host, port, tls=tls)
+        self.nodes.accepted(connection, host, port, kind=LEAFNODE_WS, tls=tls)
         transport.serve(connection)
         self.event_loop.kick()
 
