@@ -139,6 +139,8 @@ class LeafNodes(Events):
         `link`, offer compression.
         """
         node = self._register(connection, host, port, spoke=False)
+        if node.leaf is not None:
+            node.leaf.awaits_connect = True
         node.kind = kind
         node.link = link
         node.tls = tls
@@ -268,6 +270,7 @@ class LeafNodes(Events):
             self._end(node, "Parse Error")
             return
         node.greeted = True
+        leaf.awaits_connect = False
         wrong = refusal(asked, self._we.cluster, self.own.min_version)
         if wrong is not None:
             error, reason = wrong
