@@ -21,11 +21,11 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import fixed_changes
-from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, peek, secure
 from penstock.server.transports.listener import Listener, open_sockets
 from penstock.server.transports.pipe import Pipe, PipeClosed
 from penstock.server.transports.transport import Transport
-from penstock.server.units import join_address
+from penstock.server.units import SECOND_NS, join_address
 
 if TYPE_CHECKING:
     import ssl
@@ -187,11 +187,12 @@ class LeafService:
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
-        first = tls.handshake_first
-        node = None
+        first, node = tls.handshake_first, None
         offered = self.nodes.own.compression not in ("", "off")
         link = transport if offered else None
         try:
+            if first and tls.fallback_ns:
+                first = bool(await peek(transport.pipe, 1, tls.fallback_ns / SECOND_NS))
             if not first:
                 self.event_loop.now_ns = self.event_loop.clock.now()
                 node = self.nodes.accepted(connection, host, port, link=link)
