@@ -13,7 +13,7 @@ from tests.certificates import Authority
 from tests.peers import available_servers, free_port
 from tests.server.configured import configured, line_of
 
-from .leafs import linked, need, node, running
+from .leafs import linked, need, node, running, wait_for
 
 pytestmark = pytest.mark.peer
 
@@ -90,14 +90,22 @@ def test_both_names_of_the_websocket_options_are_known(
     assert b"nats-no-masking: true" in asked.lower()
 
 
-def test_a_hub_may_tell_no_address(tmp_path: Path) -> None:
-    """Leafs of both kinds connect; nats-server's own hub leaves the field out, and its leafs refuse that."""
-    hub = node("penstock", tmp_path, "hub", listener="no_advertise: true")
+def test_a_hub_may_tell_no_address(kind: str, tmp_path: Path) -> None:
+    need(kind)
+    hub = node(kind, tmp_path, "hub", listener="no_advertise: true")
     with running(hub):
         with socket.create_connection(("127.0.0.1", hub.leaf_port), 60) as connection:
-            assert json.loads(line_of(connection)[5:])["leafnode_urls"] == []
-        for kind in ("penstock", "nats-server"):
-            if kind in available_servers():
-                leaf = node(kind, tmp_path, f"leaf-{kind}", hub=hub)
-                with running(leaf):
-                    linked(hub.client(), leaf.client())
+            assert not json.loads(line_of(connection)[5:]).get("leafnode_urls")
+        for other in available_servers():
+            leaf = node(other, tmp_path, f"leaf-{other}", hub=hub)
+            with running(leaf):
+                linked(hub.client(), leaf.client())
+
+
+def test_a_port_for_clients_is_the_wrong_one(kind: str, tmp_path: Path) -> None:
+    need(kind)
+    hub = node(kind, tmp_path, "hub")
+    with running(hub):
+        leaf = node("penstock", tmp_path, "leaf", hub_url=hub.server.url)
+        with running(leaf):
+            wait_for(lambda: "attempted to connect to wrong port" in leaf.log(), "the error")

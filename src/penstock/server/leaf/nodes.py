@@ -218,7 +218,9 @@ class LeafNodes(Events):
                 self._compressed(node, info, self.own.compression)
             return
         if not node.greeted:
-            if not info.client_id or info.leafnode_urls is None:
+            # a port for clients has neither; with no_advertise, nats-server leaves the URLs out
+            leafs = info.leafnode_urls is not None or info.info_on_connect
+            if not info.client_id or not leafs:
                 self.log.error(f"{node.shown} - attempted to connect to wrong port")
                 self._end(node, "Incorrect Port")
                 return
