@@ -54,10 +54,14 @@ class Authority:
         return self._make(name, None, alternatives, days=days, responder=responder)
 
     def client(
-        self, name: str, *alternatives: x509.GeneralName, subject: Attributes | None = None
+        self,
+        name: str,
+        *alternatives: x509.GeneralName,
+        subject: Attributes | None = None,
+        days: float = 2,
     ) -> Issued:
-        """For a client."""
-        return self._make(name, subject, list(alternatives))
+        """For a client; `days` -0.5: expired twelve hours ago."""
+        return self._make(name, subject, list(alternatives), days=days)
 
     def _make(
         self,
@@ -66,7 +70,7 @@ class Authority:
         alternatives: list[x509.GeneralName],
         *,
         ca: bool = False,
-        days: int = 2,
+        days: float = 2,
         responder: str = "",
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())

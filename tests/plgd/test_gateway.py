@@ -392,7 +392,8 @@ def test_tls_and_client_certificates(fleet: Fleet, tmp_path: Path) -> None:
             async with client(server, tls=ClientTls(other)) as gateway:
                 with pytest.raises(GatewayError, match="UNAVAILABLE"):
                     await all_of(gateway.devices())
-        async with serving(fleet.path, tls=ServerTls(*pem, client_ca=ca)) as server:
+        tls = ServerTls(*pem, client_ca=ca)
+        async with serving(fleet.path, time.time_ns(), tls=tls) as server:
             async with client(server, tls=ClientTls(ca, *cert)) as gateway:
                 assert await all_of(gateway.devices())
             async with client(server, tls=ClientTls(ca)) as gateway:
@@ -663,5 +664,31 @@ def test_subscriptions_are_cancelled_and_the_bus_may_go(
             with pytest.raises(GatewayError, match="no bus") as caught:
                 await all_of(caller.subscribe())
             assert caught.value.code == "UNIMPLEMENTED"
+
+    run(body())
+
+
+def test_a_client_certificate_is_checked_at_each_call(fleet: Fleet, tmp_path: Path) -> None:
+    """A TLS session may be resumed after the certificate has expired, and a connection may be older."""
+    authority = Authority(tmp_path)
+    own, user = authority.server(), authority.client("user")
+    ca = Path(authority.ca_file).read_bytes()
+    pem = [Path(name).read_bytes() for name in (own.cert_file, own.key_file)]
+    cert = [Path(name).read_bytes() for name in (user.cert_file, user.key_file)]
+
+    async def body() -> None:
+        now_ns, tls = time.time_ns(), ServerTls(*pem, client_ca=ca)
+        async with (
+            serving(fleet.path, now_ns, tls=tls) as server,
+            client(server, tls=ClientTls(ca, *cert)) as gateway,
+        ):
+            assert await all_of(gateway.devices())
+            for days in (-3, 3):
+                server.clock = lambda days=days: now_ns + days * 86_400 * 10**9
+                with pytest.raises(GatewayError, match="not valid now") as caught:
+                    await all_of(gateway.devices())
+                assert caught.value.code == "UNAUTHENTICATED"
+            server.clock = lambda: now_ns
+            assert await all_of(gateway.devices())
 
     run(body())

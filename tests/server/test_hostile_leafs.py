@@ -54,6 +54,17 @@ def join(port: int, number: int, interest: int) -> socket.socket:
     raise AssertionError("the server has closed the connection")
 
 
+def join_as(port: int, fields: dict[str, object]) -> socket.socket:
+    """A leaf node with these fields of CONNECT, which has been admitted."""
+    connection = raw(port)
+    shown = {"name": "leaf", "cluster": "leaf", **fields}
+    connection.sendall(b"CONNECT %b\r\nPING\r\n" % json.dumps(shown).encode())
+    for line in connection.makefile("rb"):
+        if line == b"PONG\r\n":
+            return connection
+    raise AssertionError("the server has closed the connection")
+
+
 def report(server: ServerProcess, path: str) -> dict[str, int]:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port()}/{path}") as answer:
         found: dict[str, int] = json.loads(answer.read())

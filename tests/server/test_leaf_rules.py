@@ -289,11 +289,22 @@ def test_older_servers_may_be_refused(wanted: str, tmp_path: Path) -> None:
 
 
 @PAIRS
-def test_isolated_leafs_do_not_hear_of_each_other(kinds: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("listener", "remote"),
+    [
+        ("isolate: true", ""),
+        ("isolate_leafnode_interest: true", ""),
+        ("", "request_isolation: true"),
+    ],
+    ids=["isolate", "isolate_leafnode_interest", "request_isolation"],
+)
+def test_isolated_leafs_do_not_hear_of_each_other(
+    kinds: tuple[str, str], listener: str, remote: str, tmp_path: Path
+) -> None:
     need(*kinds)
-    hub = node(kinds[0], tmp_path, "hub", listener="isolate: true")
-    one = node(kinds[1], tmp_path, "one", hub=hub)
-    two = node(kinds[1], tmp_path, "two", hub=hub)
+    hub = node(kinds[0], tmp_path, "hub", listener=listener)
+    one = node(kinds[1], tmp_path, "one", hub=hub, remote=remote)
+    two = node(kinds[1], tmp_path, "two", hub=hub, remote=remote)
     with running(hub, one, two):
         at_hub, at_one, at_two = hub.client(), one.client(), two.client()
         linked(at_one, at_hub)

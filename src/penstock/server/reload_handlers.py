@@ -67,7 +67,7 @@ def add_rows(server: "Server") -> None:
         (*GREETED, *CERTIFICATES, *AUTHORIZATION),
         lambda changed: server.greeting.refresh(server.settings),
     )
-    add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
+    add((*CLIENTS, *AUTHORIZATION, "tls"), lambda changed: server.clients.reloaded(sorted(changed)))
     add(FILES, files.apply, files.prepare)
 
 

@@ -33,6 +33,7 @@ cdef class Leaf(RemoteServer):
     cdef public LeafPermissions asking                       # interest that may be told to the other server; on the leaf's side also the messages that may come
     cdef public LeafPermissions receiving                    # messages that may come from a leaf, which knows these permissions: a violation closes it
     cdef dict wanted                                         # key -> number of subscribers on this server (core/broker/router); None before join()
+    cdef public bint awaits_connect                          # it has to send CONNECT; until then only INFO is allowed beside it
     cdef Telling telling                                     # tells the interest that there was at join(); None: all is told
     cdef int message(self, Op* op) except -1
     cdef int add(self, Op* op) except -1

@@ -35,6 +35,7 @@ class Leaf(RemoteServer):
     sending: LeafPermissions  # subjects of messages that may be sent to the other server
     asking: LeafPermissions  # interest that may be told to the other server; on the leaf's side also the messages that may come
     receiving: LeafPermissions  # messages that may come from a leaf
+    awaits_connect: bool  # it has to send CONNECT; until then only INFO is allowed beside it
 
     def __init__(self, connection: Connection, events: Events, spoke: bool) -> None: ...
     def join(self, remote_servers: RemoteServers) -> None:

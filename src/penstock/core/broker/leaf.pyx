@@ -217,7 +217,9 @@ cdef class Leaf(RemoteServer):
             kind = read_op(r, &op)
             if kind == OP_MORE:
                 break
-            if kind < 0:
+            if self.awaits_connect and kind != OP_CONNECT and kind != OP_INFO and kind != BAD_LINE:
+                c.fail(b"Authorization Violation", "Authentication Failure")
+            elif kind < 0:
                 self.failed(kind)
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)

@@ -6,21 +6,23 @@ A queue group is served here if it has a member here, else by one of the servers
 A message from a server goes to all others except those of its cluster; queue groups take part when the message names them.
 
 A consumer's message is delivered to one subject and shows another. Between servers it travels under the first; the second follows the reply,
-`$JS.ACK...@subject`, and is taken off before the delivery to a client.
+`$JS.ACK...@subject`, and is removed before the delivery to a client. Other replies travel as they are: flow control requests, for example, show
+the subject to which they are delivered.
 
 Knows nothing of the protocol between servers (core/broker/leaf), nor of how a server was found.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memcmp, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put
 from penstock.core.broker.reactor cimport Connection, ProtocolHandler
 from penstock.core.broker.router cimport UNSERVED_MAX, Message, Neighbours, QueueGroup, RemoteSubscription, Router, Sink, Subscription
+from penstock.core.broker.service_imports cimport is_ack
 from penstock.core.protocol.subjects cimport Route
 
 cdef enum:
-    ACK_LEN = 8                # $JS.ACK.
+    NAME_DOTS = 6              # an ack subject has no more names behind so many dots, only numbers; names may contain `@`
 
 
 cdef class RemoteServer(ProtocolHandler):
@@ -46,6 +48,22 @@ cdef inline RemoteServer server_of(Connection c):
 
 cdef inline bint of_one_cluster(RemoteServer a, RemoteServer b):
     return a is not None and PyBytes_GET_SIZE(a.cluster) > 0 and a.cluster == b.cluster
+
+
+cdef const char* shown_at(Message* m) noexcept:
+    """The `@` behind the reply that is an ack subject; the subject to show follows. NULL: there is none."""
+    cdef const char* p = m.reply
+    cdef const char* end = p + m.reply_len
+    cdef int dots = 0
+    if not is_ack(m.reply, m.reply_len):
+        return NULL
+    while p < end:
+        if p[0] == c'.':
+            dots += 1
+        elif p[0] == c'@' and dots >= NAME_DOTS:
+            return p if p + 1 < end else NULL
+        p += 1
+    return NULL
 
 
 cdef bint is_named(const char* names, uint32_t n, bytes name) noexcept:
@@ -153,7 +171,7 @@ cdef class RemoteServers(Neighbours):
     cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
         cdef Message shown = m[0]
         self.scratch.off = self.scratch.len = 0
-        if m.reply_len:
+        if is_ack(m.reply, m.reply_len):
             out_put(&self.scratch, m.reply, m.reply_len)
             out_put(&self.scratch, b"@", 1)
             out_put(&self.scratch, m.subject, m.subject_len)
@@ -170,13 +188,11 @@ cdef class RemoteServers(Neighbours):
         cdef int i, took = 0, n = 0
         cdef PyObject* unserved[UNSERVED_MAX]
         cdef bint remote = False
-        cdef const char* at = NULL
+        cdef const char* at = shown_at(m)
         cdef Route route
         cdef object item
-        if m.reply_len > ACK_LEN and m.reply[0] == c'$' and memcmp(m.reply, b"$JS.ACK.", ACK_LEN) == 0:
-            at = <const char*>memchr(m.reply, c'@', m.reply_len)
         shown = plain
-        if at != NULL and at + 1 < m.reply + m.reply_len:
+        if at != NULL:
             plain.reply_len = shown.reply_len = <uint32_t>(at - m.reply)
             shown.subject = at + 1
             shown.subject_len = <uint32_t>(m.reply + m.reply_len - at - 1)
@@ -197,6 +213,10 @@ cdef class RemoteServers(Neighbours):
                     n += 1
             elif type(item) is RemoteSubscription:
                 remote = remote or (<RemoteSubscription>item).connection is not source
+            elif at != NULL and (<Sink>item).elsewhere:
+                bound = (<Sink>item).bound(m.subject, m.subject_len, b"")
+                if bound is not None:
+                    took += (<Sink>bound).take(source, &plain if bound is item else &shown)
             else:
                 took += (<Sink>item).take(source, &shown if (<Sink>item).as_client else &plain)
         if remote or n:

@@ -6,6 +6,7 @@ from penstock.core.protocol.subjects cimport Route
 
 
 cdef str text_of(const char* p, size_t n)
+cdef bint is_ack(const char* p, size_t n) noexcept             # an ack subject, which keeps its form between accounts and servers
 
 
 cdef class Sharing:

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint32_t
 from penstock.core.broker.reactor cimport Connection, Task, Trace
 from penstock.core.broker.router cimport Message, Router, Sink
-from penstock.core.broker.service_imports cimport AccountBorder, Inflow, text_of
+from penstock.core.broker.service_imports cimport AccountBorder, Inflow, is_ack, text_of
 from penstock.core.protocol.subjects cimport Route, subject_has_wildcard, subject_matches
 
 from penstock.core.protocol.subjects import collide
@@ -131,7 +131,8 @@ cdef class BoundImport(Sink):
         bare.subject = PyBytes_AS_STRING(local)
         bare.subject_len = <uint32_t>PyBytes_GET_SIZE(local)
         route = self.source.importer.router.trie.route(PyBytes_AS_STRING(local), PyBytes_GET_SIZE(local))
-        return self.source.importer.show(<Route>route, source, m, &bare, True)
+        # only deliveries have a subject of their own; a flow control request shows the subject to which it is delivered
+        return self.source.importer.show(<Route>route, source, m if is_ack(m.reply, m.reply_len) else &bare, &bare, True)
 
     cdef int ready(self, Task waiter) except -1:
         if self.source.closed:

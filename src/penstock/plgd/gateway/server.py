@@ -32,7 +32,7 @@ from .subscribing import Subscriber
 from .tokens import InvalidToken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from penstock.client import Client
 
@@ -70,6 +70,24 @@ class ServerTls:
             root_certificates=self.client_ca,
             require_client_auth=self.client_ca is not None,
         )
+
+
+def _in_time(auth: Mapping[str, Iterable[bytes]], now_ns: int) -> bool:
+    """Whether the client's certificate, if it showed one, is valid at this time.
+
+    gRPC checks the dates in a full handshake only. A client may resume a TLS session of before.
+    """
+    shown = auth.get("x509_pem_cert", ())
+    if not shown:
+        return True
+    from cryptography.x509 import load_pem_x509_certificate
+
+    return all(
+        each.not_valid_before_utc.timestamp()
+        <= now_ns / 1e9
+        <= each.not_valid_after_utc.timestamp()
+        for each in map(load_pem_x509_certificate, shown)
+    )
 
 
 class GatewayServer:
@@ -171,6 +189,8 @@ class GatewayServer:
 
     async def _caller(self, context: Any) -> Caller:
         """The caller that the call's token names; ends the call with UNAUTHENTICATED without one."""
+        if not _in_time(context.auth_context(), self.clock()):
+            await context.abort(Code.UNAUTHENTICATED, "the client certificate is not valid now")
         given = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
         scheme, _, token = (given[-1] if given else "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():

@@ -4,6 +4,7 @@ from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.core.broker.reactor import Connection
 from penstock.server.clients.client import Client
+from penstock.server.leaf.node import LeafNode
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
 
@@ -15,9 +16,10 @@ def client_info(
     `server` is this server's name when it may be shown, `service` the account that forwarded the
     request.
     """
-    client = connection.session
+    party = connection.session
+    known = party if isinstance(party, Client | LeafNode) else None
     info = ClientInfo(
-        acc=client.account_name if isinstance(client, Client) else DEFAULT_ACCOUNT,
+        acc=known.account_name if known is not None else DEFAULT_ACCOUNT,
         svc=service,
         rtt=connection.rtt_ns,
         server=server,
@@ -27,10 +29,13 @@ def client_info(
         info.id = connection.id
         info.kind = "Client"
         info.client_type = "nats"
-        if isinstance(client, Client):
-            info.host, info.user = client.host, client.user
-            info.name, info.lang, info.ver = client.name, client.lang, client.version
-            admitted = client.admitted
+        if isinstance(party, Client):
+            info.lang, info.ver = party.lang, party.version
+        elif isinstance(party, LeafNode):
+            info.kind, info.client_type, info.server = "Leafnode", "", party.name
+        if known is not None:
+            info.host, info.user, info.name = known.host, known.user, known.name
+            admitted = known.admitted
             if admitted is not None:
                 info.issuer_key, info.name_tag = admitted.issuer, admitted.name_tag
                 info.tags = admitted.tags or None
@@ -60,7 +65,7 @@ class RequestInfo:
         """ClientInfo as JSON."""
         server = self._server if detailed or with_server else ""
         info = client_info(connection, detailed=detailed, server=server, service=service)
-        client = connection.session
-        if detailed and isinstance(client, Client) and client.admitted is not None:
-            info.jwt = client.admitted.jwt  # only the service gets the JWT, and may check it
+        party = connection.session
+        if detailed and isinstance(party, Client | LeafNode) and party.admitted is not None:
+            info.jwt = party.admitted.jwt  # only the service gets the JWT, and may check it
         return encode(info)

@@ -168,7 +168,13 @@ def allowed(user: User, context: AuthContext) -> bool:
 
 def maps(settings: Settings, user: User) -> bool:
     """Whether a listener that this user may use takes users from certificates."""
-    listeners = (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
+    leafs, websocket = settings.leafnodes, settings.websocket.tls
+    listeners = (
+        ("STANDARD", settings.tls),
+        ("WEBSOCKET", websocket),
+        ("LEAFNODE", leafs.tls if leafs is not None else None),
+        ("LEAFNODE_WS", websocket),
+    )
     return any(
         tls is not None and tls.map and kind in (user.connection_types or (kind,))
         for kind, tls in listeners

@@ -19,7 +19,7 @@ def auth_context(settings: Settings, client: "Client", cid: int) -> AuthContext:
     listener = settings.websocket.tls if client.kind == WEBSOCKET else settings.tls
     context.tls_map = listener is not None and listener.map
     if client.tls is not None:
-        _add_tls(context, client.tls)
+        add_tls(context, client.tls)
     options = settings.websocket
     if client.kind == WEBSOCKET and options.auth_override:
         context.no_auth_user = options.no_auth_user
@@ -27,7 +27,8 @@ def auth_context(settings: Settings, client: "Client", cid: int) -> AuthContext:
     return context
 
 
-def _add_tls(context: AuthContext, tls: "TlsInfo") -> None:
+def add_tls(context: AuthContext, tls: "TlsInfo") -> None:
+    """Add the facts of the TLS handshake and, with verify_and_map, the names in the certificate."""
     context.tls = {"version": tls.version, "cipher": tls.cipher}
     if tls.peer_der:
         from ssl import DER_cert_to_PEM_cert

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 WEBSOCKET = "WEBSOCKET"  # the kind of WebSocket connections
 LEAFNODE = "LEAFNODE"  # the kind of connections from other servers
+LEAFNODE_WS = "LEAFNODE_WS"  # and of those over WebSocket
 
 
 class Cookies(FastDataclass):

@@ -425,10 +425,14 @@ class Clients:
         settings = self.settings
         connections = [c for c in self.reactor.all_connections() if isinstance(c.session, Client)]
         again = bool(AUTHORIZATION & set(changed))
+        pins = settings.tls.pinned_certs if settings.tls is not None else frozenset()
         if again:
             self.authenticator.refresh()
 
         def look(connection: Connection) -> None:
+            if pins and not _is_pinned(connection, pins):
+                self.reactor.disconnect(connection, "TLS Handshake Failure")
+                return
             if again:
                 self._check_again(connection)
             client = connection.session
@@ -578,6 +582,14 @@ def _cost(connection: Connection) -> int:
     client = connection.session
     jwt = client.admitted.jwt if isinstance(client, Client) and client.admitted else ""
     return 1 + len(jwt) // 8192 + connection.subscription_count() // 500
+
+
+def _is_pinned(connection: Connection, pins: frozenset[str]) -> bool:
+    """Whether a client of the TLS listener shows a pinned certificate; True for others."""
+    client = connection.session
+    if not isinstance(client, Client) or client.tls is None or client.kind == WEBSOCKET:
+        return True
+    return client.tls.is_pinned(pins)
 
 
 def _nothing(*_: object) -> None:

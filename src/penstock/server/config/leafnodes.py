@@ -189,8 +189,11 @@ _REMOTE: dict[str, Key] = {
     "dial_timeout": duration("dial_timeout_ns", 1),
     "first_info_timeout": duration("first_info_timeout_ns", 1),
     "compression": _compression,
-    **dict.fromkeys(("ws_compress", "ws_compression"), set_to("ws_compression", flag)),
-    "ws_no_masking": set_to("ws_no_masking", flag),
+    **dict.fromkeys(
+        ("ws_compress", "ws_compression", "websocket_compress", "websocket_compression"),
+        set_to("ws_compression", flag),
+    ),
+    **dict.fromkeys(("ws_no_masking", "websocket_no_masking"), set_to("ws_no_masking", flag)),
 }
 
 _KEYS: dict[str, Key] = {

@@ -10,8 +10,11 @@ from penstock.api.dialects.requests import SUBJECTS
 from penstock.core.broker.leaf import Leaf, LeafPermissions
 from penstock.server.auth import AuthContext
 from penstock.server.auth.connect_options import Credentials
+from penstock.server.clients.auth_context import add_tls
+from penstock.server.clients.client import LEAFNODE
 from penstock.server.leaf.negotiation import Connect, Grant, Info, at_least
 from penstock.server.leaf.node import LeafNode
+from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
 from penstock.server.settings.users import Permissions, SubjectPermission, User
 
@@ -50,8 +53,11 @@ def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] |
     return None
 
 
-def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credentials, AuthContext]:
+def credentials(
+    asked: Connect, node: LeafNode, settings: Settings
+) -> tuple[Credentials, AuthContext]:
     """Credentials and context of a leaf node for the authenticator."""
+    own = settings.leafnodes or LeafNodes()
     shown = Credentials(
         name=asked.name,
         user=asked.user,
@@ -62,6 +68,10 @@ def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credent
         sig=asked.sig,
     )
     there = AuthContext(node.host, node.connection.id, node.kind, leaf=True, nonce=node.nonce)
+    listener = own.tls if node.kind == LEAFNODE else settings.websocket.tls
+    there.tls_map = listener is not None and listener.map
+    if node.tls is not None:
+        add_tls(there, node.tls)
     users = leaf_users(own)
     if users:
         there.users = users

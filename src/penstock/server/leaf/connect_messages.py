@@ -65,7 +65,7 @@ class Introduction:
             domain=self.domain,
             api_lvl=API_LEVEL,
             info_on_connect=True,
-            leafnode_urls=self._identity.urls,
+            leafnode_urls=[] if own.no_advertise else self._identity.urls,
             compression=own.compression if node.link or own.compression == "off" else "",
         )
 

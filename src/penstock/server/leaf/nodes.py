@@ -21,6 +21,7 @@ from penstock.core.broker.remote_servers import RemoteServers
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Authenticator, PendingOutcome, Refused
+from penstock.server.clients.client import LEAFNODE
 from penstock.server.identity import new_nonce
 from penstock.server.leaf import negotiation
 from penstock.server.leaf.admission import (
@@ -99,8 +100,13 @@ class LeafNodes(Events):
         self._loop = loop
 
     def reloaded(self) -> None:
-        """Close leaf nodes that users or accounts no longer permit."""
+        """Close leaf nodes that pinned certificates, users or accounts no longer permit."""
+        pins = self.own.tls.pinned_certs if self.own.tls is not None else frozenset()
         for node in list(self.peers.values()):
+            here = node.remote is None and node.kind == LEAFNODE  # through the leaf nodes' listener
+            if here and node.tls is not None and not node.tls.is_pinned(pins):
+                self._end(node, "TLS Handshake Failure")
+                continue
             if node.admitted is None or not node.joined:
                 continue
             users = leaf_users(self.own)
@@ -125,11 +131,17 @@ class LeafNodes(Events):
         host: str,
         port: int,
         *,
+        kind: str = LEAFNODE,
         tls: "TlsInfo | None" = None,
         link: "CompressingTransport | None" = None,
     ) -> LeafNode:
-        """Register a connection that a leaf node opened; with `link`, offer compression."""
+        """Register a connection that a leaf node opened; `kind`: LEAFNODE or LEAFNODE_WS; with
+        `link`, offer compression.
+        """
         node = self._register(connection, host, port, spoke=False)
+        if node.leaf is not None:
+            node.leaf.awaits_connect = True
+        node.kind = kind
         node.link = link
         node.tls = tls
         node.nonce = new_nonce()
@@ -206,7 +218,9 @@ class LeafNodes(Events):
                 self._compressed(node, info, self.own.compression)
             return
         if not node.greeted:
-            if not info.client_id or info.leafnode_urls is None:
+            # a port for clients has neither; with no_advertise, nats-server leaves the URLs out
+            leafs = info.leafnode_urls is not None or info.info_on_connect
+            if not info.client_id or not leafs:
                 self.log.error(f"{node.shown} - attempted to connect to wrong port")
                 self._end(node, "Incorrect Port")
                 return
@@ -258,6 +272,7 @@ class LeafNodes(Events):
             self._end(node, "Parse Error")
             return
         node.greeted = True
+        leaf.awaits_connect = False
         wrong = refusal(asked, self._we.cluster, self.own.min_version)
         if wrong is not None:
             error, reason = wrong
@@ -317,7 +332,7 @@ class LeafNodes(Events):
     # -- connections from leaf nodes
 
     def _check(self, node: LeafNode, asked: Connect) -> Admitted | Refused | PendingOutcome:
-        shown, there = credentials(asked, node, self.own)
+        shown, there = credentials(asked, node, self.settings)
         outcome = self._authenticator.check(shown, there)
         if isinstance(outcome, Admitted) and not outcome.account and there.users is None:
             outcome.account = self.own.account
@@ -328,7 +343,7 @@ class LeafNodes(Events):
         if connection.closed or connection.closing or leaf is None:
             return
         if isinstance(outcome, Refused):
-            shown, _ = credentials(asked, node, self.own)
+            shown, _ = credentials(asked, node, self.settings)
             self.log.error(f"{node.shown} - authentication error - {shown.shown}")
             self._refuse(node, outcome)
             return

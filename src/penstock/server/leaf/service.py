@@ -10,6 +10,7 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Authenticator
+from penstock.server.clients.client import LEAFNODE_WS
 from penstock.server.clients.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.leaf.connect_messages import Identity
@@ -20,11 +21,11 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import fixed_changes
-from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, peek, secure
 from penstock.server.transports.listener import Listener, open_sockets
 from penstock.server.transports.pipe import Pipe, PipeClosed
 from penstock.server.transports.transport import Transport
-from penstock.server.units import join_address
+from penstock.server.units import SECOND_NS, join_address
 
 if TYPE_CHECKING:
     import ssl
@@ -57,7 +58,8 @@ def open_part(server: "Server") -> "LeafService":
     part.nodes.gone_hooks.append(
         lambda connection, node: server.clients.remember(connection, node.tls_info())
     )
-    server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
+    # at each reload, because the files of the certificates can change without a change of their names
+    server.reloads.add(("leafnodes",), part.reloaded, part.prepare, always=True)
     server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
     return part
 
@@ -90,7 +92,7 @@ class LeafService:
         self.nodes = LeafNodes(event_loop, settings, identity, log, authenticator, accounts)
         self.remotes = Remotes(self.nodes, sessions)
         self._sessions = sessions
-        self._context = server_context_of(own)
+        self._context = self._fresh = server_context_of(own)
         self._arrivals = Arrivals()
         self._listener: Listener | None = None
         before = event_loop.on_close
@@ -135,13 +137,18 @@ class LeafService:
         self.nodes.close()
 
     def prepare(self, old: Settings, new: Settings) -> None:
-        """Check a reload. StartError for a change that needs a restart."""
+        """Check a reload. StartError for a change that needs a restart, or unusable certificates."""
         fixed = fixed_changes(old.leafnodes, new.leafnodes)
         if fixed:
             raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
+        if new.leafnodes is not None:
+            self._fresh = server_context_of(new.leafnodes)
 
     def reloaded(self, changed: Collection[str]) -> None:
-        """Apply changed settings: connect to other remotes, close connections that are no longer allowed."""
+        """Apply changed settings: use other certificates for new handshakes, connect to other
+        remotes, close connections that are no longer allowed.
+        """
+        self._context = self._fresh
         if "leafnodes" in changed:
             self.remotes.apply(self.nodes.own.remotes)
         self.nodes.reloaded()
@@ -180,11 +187,12 @@ class LeafService:
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
-        first = tls.handshake_first
-        node = None
+        first, node = tls.handshake_first, None
         offered = self.nodes.own.compression not in ("", "off")
         link = transport if offered else None
         try:
+            if first and tls.fallback_ns:
+                first = bool(await peek(transport.pipe, 1, tls.fallback_ns / SECOND_NS))
             if not first:
                 self.event_loop.now_ns = self.event_loop.clock.now()
                 node = self.nodes.accepted(connection, host, port, link=link)
@@ -216,7 +224,7 @@ class LeafService:
         tls: "TlsInfo | None",
     ) -> None:
         """Register a leaf node's connection from the WebSocket listener, after the upgrade."""
-        self.nodes.accepted(connection, host, port, tls=tls)
+        self.nodes.accepted(connection, host, port, kind=LEAFNODE_WS, tls=tls)
         transport.serve(connection)
         self.event_loop.kick()
 

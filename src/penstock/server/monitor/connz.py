@@ -9,7 +9,7 @@ from penstock.api.times import format_duration, format_time
 from penstock.core.broker.reactor import Connection
 from penstock.core.protocol.subjects import collide
 from penstock.server.auth.shown_claims import is_bearer
-from penstock.server.clients.client import LEAFNODE, Client
+from penstock.server.clients.client import LEAFNODE, LEAFNODE_WS, Client
 from penstock.server.clients.closed_connections import ClosedConnection
 from penstock.server.leaf.node import LeafNode
 from penstock.server.monitor.encoding import present, text, uptime
@@ -212,7 +212,7 @@ def _fields(each: _Each, options: Options, now_ns: int, pace: Pace) -> Slices[di
     client = _party(each)
     end_ns = each.stop_ns if isinstance(each, ClosedConnection) else now_ns
     fields: dict[str, Any] = {"cid": _cid(each)}
-    if isinstance(client, Client) and client.kind != LEAFNODE:
+    if isinstance(client, Client) and client.kind not in (LEAFNODE, LEAFNODE_WS):
         fields |= present(kind="Client", type=type_of(client))
     else:
         fields["kind"] = "Leafnode"

@@ -53,17 +53,20 @@ class LeafNodes(FastDataclass):
     remotes: list[LeafRemote] = field(default_factory=list)
 
 
-_FIXED = frozenset({"host", "port", "advertise", "no_advertise", "tls"})
+_FIXED = frozenset({"host", "port", "advertise", "no_advertise"})
 
 
 def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str]:
-    """The changed settings of the map that can't change on a running server: the listener, and
-    whether there are leaf nodes at all.
+    """The changed settings of the map that can't change on a running server: the listener's address,
+    whether it has TLS, and whether there are leaf nodes at all.
     """
     if before is None or after is None:
         return [] if before is after else ["leafnodes"]
-    return [
+    fixed = [
         f"leafnodes.{name}"
         for name in field_names(LeafNodes)
         if name in _FIXED and getattr(before, name) != getattr(after, name)
     ]
+    if (before.tls is None) != (after.tls is None):
+        fixed.append("leafnodes.tls")
+    return fixed

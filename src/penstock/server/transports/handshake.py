@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.server.http_head import END, MAX_HEAD_BYTES
 from penstock.server.transports.pipe import Pipe, PipeClosed
-from penstock.server.transports.tls import TlsInfo, is_pinned, tls_info_of
+from penstock.server.transports.tls import TlsInfo, tls_info_of
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def secure(
     await shake_hands(pipe, context, timeout_ns)
     assert pipe.tls is not None
     tls_info = tls_info_of(pipe.tls, first=first)
-    if not is_pinned(tls_info, tls.pinned_certs):
+    if not tls_info.is_pinned(tls.pinned_certs):
         raise HandshakeFailed("the certificate is not in pinned_certs")
     return tls_info
 

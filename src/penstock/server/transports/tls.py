@@ -76,6 +76,16 @@ class TlsInfo:
             shown["tls_first"] = True
         return shown
 
+    def is_pinned(self, pins: frozenset[str]) -> bool:
+        """Whether the other side's certificate is a pinned one; True without pins."""
+        if not pins:
+            return True
+        try:
+            certificate = self.certificate
+        except ValueError:
+            return False
+        return certificate is not None and public_key_pin(certificate) in pins
+
     def user_names(self) -> Iterator["Candidate"]:
         """The names in the certificate that verify_and_map looks up among the users, in this order."""
         certificate = self.certificate
@@ -107,22 +117,61 @@ def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
     """The context of a listener. StartError names the file that can't be used, and the reason;
     `where` is the section, for its text.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 1
-    _limit(context, tls, where)
+    context = _VerifyingContext(tls) if tls.verify else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _prepare_server(context, tls, where)
     pairs = tls.certificates or [Pair(tls.cert_file, tls.key_file)]
     if not pairs[0].cert_file:
         raise StartError(f"{where}: a listener needs cert_file and key_file")
     _load(context, pairs[0], where)
     with open(pairs[0].cert_file, "rb") as file:
         tls.loaded = file.read()
-    if tls.verify:
-        context.verify_mode = ssl.CERT_REQUIRED
     _trust(context, tls, ssl.Purpose.CLIENT_AUTH, where)
     if len(pairs) > 1:
         _choose_by_name(context, tls, pairs, where)
     return context
+
+
+class _VerifyingContext(ssl.SSLContext):
+    """The context of a listener that verifies client certificates.
+
+    A resumed session would skip the verification: the client shows no certificate, and OpenSSL takes
+    that of the first handshake although it may have expired since. OpenSSL resumes a session only in
+    the context that began it, so each connection begins in a context of its own. Tickets are off as
+    well, which saves work; the session ids of TLS 1.2 cannot be turned off from Python.
+    """
+
+    _tls: Tls
+
+    def __new__(cls, tls: Tls) -> "_VerifyingContext":
+        context = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        context._tls = tls
+        return context
+
+    def wrap_bio(  # as the base class has it
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = True,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """An SSLObject for a connection that is not resumed and cannot be."""
+        own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _prepare_server(own, self._tls, "tls")
+        connection = own.wrap_bio(incoming, outgoing, server_side=True)
+        connection.context = self  # certificate, key and CAs
+        return connection
+
+
+def _prepare_server(context: ssl.SSLContext, tls: Tls, where: str) -> None:
+    """Set what a connection takes over from the context in which it begins."""
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 1
+    if tls.verify:
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        context.verify_mode = ssl.CERT_REQUIRED
+    _limit(context, tls, where)
 
 
 def server_contexts(settings: Settings) -> list[ssl.SSLContext | None]:
@@ -196,9 +245,9 @@ def _choose_by_name(context: ssl.SSLContext, tls: Tls, pairs: list[Pair], where:
     chosen: list[tuple[frozenset[str], ssl.SSLContext]] = []
     for pair in pairs:
         other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        other.options = context.options
-        _limit(other, tls, where)
+        _prepare_server(other, tls, where)
         _load(other, pair, where)
+        _trust(other, tls, ssl.Purpose.CLIENT_AUTH, where)
         chosen.append((_names_of_file(pair.cert_file, where), other))
 
     def pick(asked: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -252,17 +301,6 @@ def public_key_pin(certificate: "x509.Certificate") -> str:
 
     der = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(der).hexdigest()
-
-
-def is_pinned(tls_info: TlsInfo, pins: frozenset[str]) -> bool:
-    """Whether the certificate is a pinned one; True without pins."""
-    if not pins:
-        return True
-    try:
-        certificate = tls_info.certificate
-    except ValueError:
-        return False
-    return certificate is not None and public_key_pin(certificate) in pins
 
 
 def candidates(certificate: "x509.Certificate") -> Iterator[Candidate]:
