@@ -64,7 +64,7 @@ ALTERING_ONCE_FAILED = (
     9500259,
 )
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
-BOTH_ONCE_FAILED = (9531511, 9600359, 9903489)
+BOTH_ONCE_FAILED = (9531511, 9600359, 9903489, 10201688)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else length(50, 100)))
 BLOCK = 25  # seeds in one test
 FIRST = int(os.environ.get("SIMULATION_FIRST", random.Random(SEED).randrange(10**9)))

@@ -270,10 +270,19 @@ cdef class LogFiles:
         cdef uint64_t top = self.removals.highest()
         if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
+            self.expect_removals()
             self.marks.written(self.span.last_seq)
             if self.marks.sync_used:
                 self.sync_files()
             self.removals.guard.save()
+        return 0
+
+    cdef int expect_removals(self) except -1:
+        # Otherwise index files would have these removals as soon as the last write is synced.
+        cdef Segment s
+        for s in self.segments.items:
+            if self.removals.ranges.count and s.removed_mark == self.marks.write_mark:
+                s.removed_later()
         return 0
 
     cdef int put_removals(self) except -1:

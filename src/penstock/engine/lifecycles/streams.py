@@ -234,7 +234,6 @@ def recover(
     entry.incomplete = True
     _enter(account, entry)
     try:
-        upstreams.recall(account, entry)
         yield from entry.core.rebuilding()
         report_lost(account, entry)
         consumers.recover(account, entry)
@@ -385,7 +384,6 @@ def adopt(
     _enter(account, entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
-    upstreams.recall(account, entry)
     consumers.recover(account, entry)
     for meta, state in kept:
         consumers.restore(account, entry, meta, state)
@@ -437,11 +435,13 @@ def _open(
         sync=SYNC_ALWAYS if durable else SYNC_INTERVAL,
         domain=account.settings.domain,
     )
+    # before the limits remove the messages that have the positions
+    positions = None if new else upstreams.recall(account, config, files, log)
     configure_stream(core, config)
     if not new and recall:
         core.rebuild_dedupe()
     log.join(account.quota(config.storage))
-    entry = StreamEntry(config, created_ns, core, files)
+    entry = StreamEntry(config, created_ns, core, files, positions=positions)
     if files is not None:
         entry.rewrites |= files.unwritten
         entry.journal = AckJournal(
