@@ -259,7 +259,7 @@ def _supported(
 def restore(
     account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile, state: bytes
 ) -> None:
-    """Restore one consumer of a stream in memory from its saved state; empty: a new consumer."""
+    """Restore a consumer without files from its saved state; empty: a new consumer."""
     entry = _start(account, stream, meta)
     if state:
         entry.core.restore(state)

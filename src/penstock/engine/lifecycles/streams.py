@@ -375,8 +375,8 @@ def adopt(
     log: Log | None = None,
     kept: Iterable[tuple[ConsumerFile, bytes]] = (),
 ) -> StreamEntry:
-    """Add a restored stream to the account: from its folder, or from memory with its log and its
-    consumers.
+    """Add a restored stream to the account: from its folder, or from memory with its log. `kept` are
+    the consumers without files.
 
     OSError: the stream cannot be opened.
     """
@@ -384,9 +384,9 @@ def adopt(
     _enter(account, entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
-    consumers.recover(account, entry)
-    for meta, state in kept:
+    for meta, state in kept:  # first: what only these consumers need must stay
         consumers.restore(account, entry, meta, state)
+    consumers.recover(account, entry)
     for _ in _expire(account, entry):
         pass
     entry.core.review()
