@@ -1,6 +1,10 @@
 """The disk as an object that the caller passes in: system calls, or a Python object in their place.
 
 Reads and writes on the machine's own disk make no Python object. Knows nothing of records or of the meaning of folders.
+
+The reserve is a file whose room is given up for the first write that finds the disk full. So the bytes that are accepted already, and
+all that removes data, can still be written. `spent` is set from then on until `refill` has made the file again: callers that would add
+data look at it and refuse.
 """
 import contextlib
 import errno as codes
@@ -9,7 +13,7 @@ import stat
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EROFS, errno
+from libc.errno cimport EACCES, EBADF, EDQUOT, EINTR, EINVAL, ENOSPC, EROFS, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -76,7 +80,7 @@ cdef class Disk:
         cdef bytes name = os.fsencode(path)
         cdef const char* p = name
         cdef int flags = O_RDWR | O_CLOEXEC | (O_CREAT if create else 0)
-        cdef int handle
+        cdef int handle, code
         check_regular(path)
         while True:
             handle = c_open(p, flags, 0o600)
@@ -85,7 +89,9 @@ cdef class Disk:
             if not create and flags & O_RDWR and (errno == EROFS or errno == EACCES):
                 flags = O_RDONLY | O_CLOEXEC         # reading goes on; a write is refused as it would be
             elif errno != EINTR:
-                fail(path)
+                code = errno
+                if not self.release(code):
+                    raise OSError(code, os.strerror(code), path)
 
     cdef int close(self, int handle) except -1:
         # After EINTR the descriptor is gone on Linux: closing again could hit another file.
@@ -95,6 +101,7 @@ cdef class Disk:
 
     cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
         cdef ssize_t k
+        cdef int code
         while n:
             k = pwrite(handle, p, n, <int64_t>offset)
             if k < 0:
@@ -102,7 +109,10 @@ cdef class Disk:
                     continue
                 if errno == EBADF:
                     raise OSError(EROFS, os.strerror(EROFS))
-                fail()
+                code = errno
+                if self.release(code):
+                    continue
+                raise OSError(code, os.strerror(code))
             p += k
             n -= k
             offset += k
@@ -152,6 +162,48 @@ cdef class Disk:
     cdef bint in_background(self) noexcept:
         return True
 
+    # --- the reserve ---------------------------------------------------------------------------------
+
+    cdef bint release(self, int code) except -1:
+        if self.reserve_path is None or self.spent or (code != ENOSPC and code != EDQUOT):
+            return False
+        self.spent = True
+        try:
+            self.unlink(self.reserve_path)
+        except OSError:
+            return False
+        return True
+
+    cdef int allocate(self, int handle, uint64_t size) except -1:
+        os.posix_fallocate(handle, 0, size)
+        return 0
+
+    def keep_reserve(self, path: str, size: int) -> None:
+        """Use the file of this path as the reserve; `refill` makes it."""
+        self.reserve_path = path
+        self.reserve_bytes = size
+
+    def refill(self) -> bool:
+        """Make the reserve, unless it is there; False: the disk refuses, and `refill` is to be tried again."""
+        cdef bint before = self.spent
+        cdef int handle
+        self.spent = True                            # the room for these writes is not taken from the reserve
+        try:
+            handle = self.open(self.reserve_path, True)
+            try:
+                if self.size(handle) != self.reserve_bytes:
+                    self.truncate(handle, 0)
+                    self.allocate(handle, self.reserve_bytes)
+            finally:
+                self.close(handle)
+        except OSError as error:
+            with suppress(OSError):
+                self.unlink(self.reserve_path)
+            self.spent = before or error.errno in (ENOSPC, EDQUOT)
+            return False
+        self.spent = False
+        return True
+
     def make_dir(self, path: str) -> None:
         """Make a folder (mode 0700) and its parents; no error when it is there."""
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -186,7 +238,12 @@ cdef class Disk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename, replacing what was there."""
-        os.replace(old, new)
+        try:
+            os.replace(old, new)
+        except OSError as error:                     # the folder needs room for a longer list of names
+            if not self.release(error.errno or 0):
+                raise
+            os.replace(old, new)
 
     def link(self, path: str, other: str) -> None:
         """Give a file a second name."""
@@ -371,7 +428,13 @@ cdef class PyDisk(Disk):
         return 0
 
     cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
-        self.target.write_at(handle, PyBytes_FromStringAndSize(p, n), offset)
+        cdef bytes data = PyBytes_FromStringAndSize(p, n)
+        try:
+            self.target.write_at(handle, data, offset)
+        except OSError as error:
+            if not self.release(error.errno or 0):
+                raise
+            self.target.write_at(handle, data, offset)
         return 0
 
     cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1:
@@ -394,6 +457,10 @@ cdef class PyDisk(Disk):
 
     cdef bint in_background(self) noexcept:
         return self.background
+
+    cdef int allocate(self, int handle, uint64_t size) except -1:
+        self.target.write_at(handle, bytes(size), 0)
+        return 0
 
     cdef int hasten(self, int handle) noexcept:
         return 0

@@ -376,6 +376,10 @@ def _create(
         assert stream.files is not None
         if not is_file_name(name):
             raise errors.ConsumerCreateError("error creating store for consumer")
+        try:
+            account.check_room()
+        except OSError as error:
+            raise errors.ConsumerStoreFailedError(error) from error
         entry = _start(account, stream, meta)
         paths, data = stream.files.consumer_to_write(meta)
         account.waiting_files.write(

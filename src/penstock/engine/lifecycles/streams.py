@@ -58,6 +58,8 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     if files is not None and not is_file_name(config.name):
         raise errors.StreamCreateError("error creating store for stream")
     try:
+        if files is not None:
+            account.check_room()
         if config.name in account.leftovers:
             clear_leftovers(account)
         entry = _open(account, config, account.now_ns, files, new=True)
