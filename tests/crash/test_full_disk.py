@@ -87,7 +87,7 @@ def check(wire: Wire, stream: str, acked: dict[int, bytes]) -> None:
 def resumes(wire: Wire, stream: str, data: bytes = b"again") -> int:
     """Publish until it is taken again; its sequence."""
     answer: Any = None
-    for _ in range(100):
+    for _ in range(200):
         answer = wire.request(stream, data)
         if "error" not in answer:
             return int(answer["seq"])
@@ -95,7 +95,7 @@ def resumes(wire: Wire, stream: str, data: bytes = b"again") -> int:
     raise AssertionError(f"{stream} does not go on: {answer}")
 
 
-@pytest.mark.parametrize("how", ["purge", "delete", "kill"])
+@pytest.mark.parametrize("how", ["purge", "keep", "limit", "delete", "kill"])
 def test_a_full_disk(small: ServerProcess, how: str) -> None:
     print(f"seed {SEED}")
     rng = Random(SEED)
@@ -127,6 +127,14 @@ def test_a_full_disk(small: ServerProcess, how: str) -> None:
         wire.ok("STREAM.DELETE.A")
         assert resumes(wire, "B") > max(held["B"], default=0)
         del held["A"]
+    elif how in ("keep", "limit"):
+        if how == "keep":
+            assert wire.ok("STREAM.PURGE.A", {"keep": 10})["purged"] > 90
+        else:
+            wire.ok("STREAM.UPDATE.A", {"name": "A", "subjects": ["A"], "max_msgs": 10})
+        held["A"][resumes(wire, "A")] = b"again"
+        held["A"] = {seq: held["A"][seq] for seq in sorted(held["A"])[-10:]}
+        assert resumes(wire, "B") > max(held["B"], default=0)
     else:
         wire.ok("STREAM.PURGE.A")
         assert resumes(wire, "A") > max(held["A"])

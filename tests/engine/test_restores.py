@@ -78,9 +78,12 @@ def test_what_was_backed_up_comes_back(tmp_path_factory: Any, seed: int, storage
     assert not [line for line in other.reports if line], other.reports
 
 
-def test_consumers_go_on_where_they_were(house: House, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mem_storage", [False, True])
+def test_consumers_go_on_where_they_were(
+    house: House, tmp_path: Path, *, mem_storage: bool
+) -> None:
     house.stream(subjects=["s"])
-    house.consumer("c", ack_policy="explicit", ack_wait=30 * SECOND)
+    house.consumer("c", ack_policy="explicit", ack_wait=30 * SECOND, mem_storage=mem_storage)
     for n in range(6):
         house.publish("s", b"%d" % n)
     first = house.pull(4)
@@ -88,7 +91,10 @@ def test_consumers_go_on_where_they_were(house: House, tmp_path: Path) -> None:
     house.send(first[2][3], b"+ACK")
     answer, data = backup(house)
     other = House(tmp_path / "other", house.server.clock.now())
-    assert "error" not in restore(other, answer, data)
+    assert answer["state"]["consumer_count"] == 1
+    assert restore(other, answer, data)["state"]["consumer_count"] == 1
+    config = other.ok("CONSUMER.INFO.S.c")["config"]
+    assert config.get("mem_storage", False) == mem_storage
     assert [event[5] for event in other.pull(9)] == [b"4", b"5"]
     other.pass_time(31 * SECOND)
     assert [event[5] for event in other.pull(9)] == [b"1", b"3", b"4", b"5"]
@@ -431,9 +437,12 @@ def test_times_to_live_go_on(house: House, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-def test_messages_that_consumers_need_stay(house: House, tmp_path: Path, retention: str) -> None:
+@pytest.mark.parametrize("mem_storage", [False, True])
+def test_messages_that_consumers_need_stay(
+    house: House, tmp_path: Path, retention: str, *, mem_storage: bool
+) -> None:
     house.stream(subjects=["s"], retention=retention)
-    house.consumer("c", durable_name="c", ack_policy="explicit")
+    house.consumer("c", durable_name="c", ack_policy="explicit", mem_storage=mem_storage)
     for n in range(6):
         house.publish("s", b"%d" % n)
     events = house.pull(4)

@@ -48,6 +48,9 @@ def test_what_is_in_it(full: House) -> None:
         "obs/one/meta.inf",
         "obs/one/meta.sum",
         "obs/one/o.dat",
+        "obs/mem/meta.inf",
+        "obs/mem/meta.sum",
+        "obs/mem/o.dat",
     ]
     assert len(files["msgs/1.blk"]) == answer["state"]["bytes"]
     state = unpack_state(files["obs/one/o.dat"])

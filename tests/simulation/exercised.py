@@ -35,6 +35,7 @@ IN_A_HUNDRED = (
     "unlinks lost",
     "creates lost",
     "writes to a full disk",
+    "reserves used",
     "sync failed",
     "syncs of the journal of acks failed",
     "bits flipped",

@@ -47,8 +47,10 @@ class Outcome:
 
 
 class Run:
-    def __init__(self, seed: int, wide: bool | None, altering: bool | None) -> None:
-        self.world = World(seed, wide, altering)
+    def __init__(
+        self, seed: int, wide: bool | None, altering: bool | None, reserved: bool | None
+    ) -> None:
+        self.world = World(seed, wide, altering, reserved)
         self.random = self.world.random
         # a second source, so that seeds without a full disk keep their histories
         self.room = Random(f"{seed} room")
@@ -272,14 +274,21 @@ class Run:
         self.world.look_for_errors()
 
 
-def run(seed: int, *, wide: bool | None = None, altering: bool | None = None) -> Outcome:
+def run(
+    seed: int,
+    *,
+    wide: bool | None = None,
+    altering: bool | None = None,
+    reserved: bool | None = None,
+) -> Outcome:
     """Run a seed; `wide`: with the wider choice of what may happen or without it, `altering`: with
-    alterations of streams and consumers or without (None: as the seed says).
+    alterations of streams and consumers or without, `reserved`: with a reserve for a full disk or
+    without (None: as the seed says).
     """
     before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
     saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""
-    history = Run(seed, wide, altering)
+    history = Run(seed, wide, altering, reserved)
     try:
         history.all()
     except Violation as broken:

@@ -37,6 +37,7 @@ WIDE = 0.5
 ALTERING = 0.5  # the part of the seeds with alterations of streams and consumers
 GRADUAL = 0.3  # the part of openings during which time passes, in seeds with the wider choice
 ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
+RESERVED = 0.3  # the part of the seeds in which the server keeps a reserve on the disk
 
 
 class Violation(AssertionError):
@@ -119,7 +120,13 @@ class Link:
 class World:
     """The world; run.py decides what happens in it."""
 
-    def __init__(self, seed: int, wide: bool | None = None, altering: bool | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        wide: bool | None = None,
+        altering: bool | None = None,
+        reserved: bool | None = None,
+    ) -> None:
         self.seed = seed
         self.random = Random(seed)
         # Half of the seeds take a wider choice of what may happen; the histories of the others
@@ -128,6 +135,11 @@ class World:
         # So do the seeds in which administrators alter streams and consumers.
         draw = Random(f"{seed} altering").random()
         self.altering = draw < ALTERING if altering is None else altering
+        room = Random(f"{seed} reserve")
+        draw = room.random()
+        self.reserve_bytes = room.choice([1500, 8000])
+        if not (draw < RESERVED if reserved is None else reserved):
+            self.reserve_bytes = 0
         self.counts: Counter[str] = Counter()
         self.disk = SimDisk(random=Random(seed + 1))
         self.trace: list[str] = []
@@ -145,6 +157,7 @@ class World:
         self.changes = Changes(seed, vault, sync_interval_ns, changing=self.wide)
         self.counts["seeds with the wider choice"] += self.wide
         self.counts["seeds with alterations"] += self.altering
+        self.counts["seeds with a reserve"] += self.reserve_bytes > 0
         self.now_ns = self.latest_ns = START_NS
         self.went_back_ns = 0  # how far the clock went back in all
         self.turns = 0
@@ -189,9 +202,10 @@ class World:
         self.server = Server(self.now_ns, seed=self.life)
         self.reactor = self.server.reactor
         self.reactor.on_sync = self._asked_for_sync
+        self.served = PyDisk(self.disk, background=True)  # the disk of this server
         self.engine = Engine(
             self.reactor,
-            PyDisk(self.disk, background=True),
+            self.served,
             "store",
             settings=Settings(
                 server_name="world",
@@ -199,6 +213,7 @@ class World:
                 sync_interval_ns=self.changes.sync_interval_ns,
                 segment_bytes=self.changes.segment_bytes,
                 journal_bytes=self.changes.journal_bytes,
+                reserve_bytes=self.reserve_bytes,
             ),
             random=Random(self.seed + self.life),
             report=self._reported,
@@ -331,6 +346,7 @@ class World:
         self._next()
 
     def _next(self) -> None:
+        self.counts["reserves used"] += self.served.spent
         self.disk.room = None
         if self.full_next_start:
             self.disk.room = self.disk.used()

@@ -48,6 +48,8 @@ ASYNC_INTERVAL_NS = 120 * SECOND
 """The wait between two fsyncs of `persist_mode: async` streams on a server whose acks mean synced.
 """
 NEVER_NS = 1 << 62
+RESERVE = "reserve"
+"""The name of the file in the store folder whose room is given up when the disk is full."""
 
 
 class Engine:
@@ -92,6 +94,9 @@ class Engine:
         self._openings: dict[str, StreamOpening] = {}
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
+        self._reserved = settings.reserve_bytes == 0 or settings.frozen
+        if not self._reserved:
+            disk.keep_reserve(f"{store}/{RESERVE}", settings.reserve_bytes)
         self._save_at_ns = 0
         self._idle_at_ns = 0
         self._rules_at_ns = 0
@@ -238,6 +243,8 @@ class Engine:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
         if idle:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
+        if idle and (not self._reserved or self._disk.spent) and self._has_streams():
+            self._reserved = self._disk.refill()
         for account in self._all:
             account.waiting_files.commit()
             _ring(account, now_ns)
@@ -261,12 +268,16 @@ class Engine:
                 for stream in account.streams.values():
                     if stream.upstreams is not None:
                         stream.upstreams.look(now_ns)
+        if now_ns >= self._maintain_at_ns or (idle and self._disk.spent):
             busy = any(_maintain(account) for account in self._all)
             self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
         return self.next_deadline_ns()
+
+    def _has_streams(self) -> bool:
+        return any(account.streams for account in self._all)
 
     def next_deadline_ns(self) -> int:
         """Return when `tick` is due; 0: not needed."""

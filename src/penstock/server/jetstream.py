@@ -76,6 +76,8 @@ _SYSTEM_CALLS = {
 _SYSTEM_ACCOUNT_CALLS = "$JS.API.ACCOUNT."
 _PURGE = "$JS.API.ACCOUNT.PURGE."
 USABLE_SHARE = 0.75  # of memory and disk, when the settings have no limit
+RESERVE_BYTES = 8 * 1024 * 1024  # half a segment: what a compaction needs at most
+RESERVE_PART = 8  # a small disk keeps an eighth
 
 
 class JetStream:
@@ -119,6 +121,7 @@ class JetStream:
             storage_by_disk=settings.max_file < 0,
             limits=ServerLimits(**settings.jetstream_limits),
             batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
+            reserve_bytes=0 if disk is not None else self._reserve_bytes(),
             server_id=server_id,
             frozen=settings.frozen,
         )
@@ -610,6 +613,13 @@ class JetStream:
         except OSError:
             return 0
         return int(found.f_bavail * found.f_frsize * USABLE_SHARE)
+
+    def _reserve_bytes(self) -> int:
+        try:
+            found = os.statvfs(self._store.folder)
+        except OSError:
+            return 0
+        return min(RESERVE_BYTES, found.f_blocks * found.f_frsize // RESERVE_PART)
 
 
 def _asks_elsewhere(account: ServerAccount) -> bool:

@@ -1,12 +1,16 @@
-"""The gap that a removed segment leaves between others is explained by records that stay."""
+"""The gap that a removed segment leaves between others is explained by records that stay. A removal is
+in no file before its guard has saved.
+"""
 
 from __future__ import annotations
+
+import pytest
 
 from penstock.core.base.disk import PyDisk
 from penstock.core.log import maintenance
 from penstock.core.log.log import Log
 from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import SimDisk
+from penstock.testing.simulated_disk import PowerCut, SimDisk
 
 
 def opened(disk: SimDisk) -> Log:
@@ -37,3 +41,28 @@ def test_sequences_that_a_removed_segment_skipped_are_not_missing() -> None:
         log = opened(disk)
         assert [seq for seq in range(1, 72) if log.get(seq)] == [1, 2, 70, 71]
         assert not log.lost
+
+
+class EndsInSave:
+    """A guard whose process ends before it has saved."""
+
+    def holds(self, top: int) -> bool:
+        return True
+
+    def save(self) -> None:
+        raise PowerCut
+
+
+def test_an_index_file_has_no_removal_before_the_guard_has_saved() -> None:
+    """The write before the save seals nothing, but its sync writes index files of full segments."""
+    disk = SimDisk()
+    log = opened(disk)
+    log.fsync()
+    log.guard_with(EndsInSave())
+    for seq in range(1, 4):  # the third one begins another segment
+        log.add(seq, "s", b"x" * 1900)
+    assert maintenance.delete(log, 1)
+    with pytest.raises(PowerCut):
+        log.fsync()
+    disk.kill()
+    assert [seq for seq in range(1, 4) if opened(disk).get(seq)] == [1, 2, 3]

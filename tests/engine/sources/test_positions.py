@@ -98,3 +98,31 @@ def test_a_message_that_expires_during_an_opening_is_not_copied_again() -> None:
         house.pass_time(SECOND)
     house.pass_time(SECOND)
     assert follower(house).core.log.last_seq == 3
+
+
+def test_a_message_that_a_lowered_limit_removes_at_an_opening_is_not_copied_again() -> None:
+    """The process ends between the new configuration and the removal, so the next opening applies the
+    limit, and the message that it removes is the only one with the position.
+    """
+    ended = 0
+    for calls in range(24):
+        disk = SimDisk()
+        house = House(Path("store"), disk=PyDisk(disk))
+        house.stream("O", subjects=["o"])
+        house.stream("F", subjects=["f"], sources=[{"name": "O"}])
+        house.publish("o", b"copied")
+        for _ in range(2):
+            house.publish("f", b"own")
+        disk.cut_after(calls)
+        try:
+            config = {"name": "F", "subjects": ["f"], "sources": [{"name": "O"}], "max_msgs": 1}
+            house.ok("STREAM.UPDATE.F", config)
+            house.pass_time(SECOND)
+        except PowerCut:
+            ended += 1
+        disk.cut_at = None
+        disk.kill()
+        house = House(Path("store"), house.server.clock.now(), PyDisk(disk))
+        house.pass_time(SECOND)
+        assert follower(house).core.log.last_seq == 3, calls
+    assert ended > 3

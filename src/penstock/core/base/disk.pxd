@@ -10,6 +10,11 @@ from penstock.core.base.open_files cimport OpenFile, OpenFiles
 
 cdef class Disk:
     cdef readonly OpenFiles open_files
+    cdef readonly str reserve_path        # None: there is no reserve
+    cdef readonly uint64_t reserve_bytes
+    cdef readonly bint spent              # the disk is full, and the room of the reserve was released to earlier writes
+    cdef bint release(self, int code) except -1           # after a write that failed: whether to repeat it in the room of the reserve
+    cdef int allocate(self, int handle, uint64_t size) except -1      # make an empty file have this size, with its room
     cdef int open(self, str path, bint create) except -1                                   # read-write; creates (mode 0600) when asked
     cdef int close(self, int handle) except -1
     # files that stay open between uses, as long as there are descriptors for them (core/base/open_files)

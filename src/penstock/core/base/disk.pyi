@@ -16,7 +16,15 @@ class Disk:
 
     open_files: OpenFiles
     """The files that stay open between uses."""
-
+    spent: bool
+    """Whether the disk is full and the reserve was given up: nothing that adds data may be written."""
+    reserve_path: str | None
+    def keep_reserve(self, path: str, size: int) -> None:
+        """Use a file as the reserve; `refill` makes it. The first write that finds the disk full
+        gets its room.
+        """
+    def refill(self) -> bool:
+        """Make the reserve, unless it is there. False: the disk refuses; the caller tries again."""
     def make_dir(self, path: str) -> None: ...
     def make_dir_durable(self, path: str) -> None:
         """make_dir, with the names of what was made on the disk when it returns."""

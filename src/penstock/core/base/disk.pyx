@@ -1,6 +1,10 @@
 """The disk as an object that the caller passes in: system calls, or a Python object in their place.
 
 Reads and writes on the machine's own disk make no Python object. Knows nothing of records or of the meaning of folders.
+
+The reserve is a file whose room is given up for the first write that finds the disk full. So the bytes that are accepted already, and
+all that removes data, can still be written. `spent` is set from then on until `refill` has made the file again: callers that would add
+data look at it and refuse.
 """
 import contextlib
 import errno as codes
@@ -10,7 +14,7 @@ import stat
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EMFILE, ENFILE, EROFS, errno
+from libc.errno cimport EACCES, EBADF, EDQUOT, EINTR, EINVAL, EMFILE, ENFILE, ENOSPC, EROFS, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -102,14 +106,17 @@ cdef class Disk:
         return error == EMFILE or error == ENFILE
 
     cdef int open(self, str path, bint create) except -1:
-        cdef int handle
+        cdef int handle, code
         check_regular(path)
-        handle = self.open_path(path, O_RDWR | (O_CREAT if create else 0))
-        if handle < 0 and not create and (errno == EROFS or errno == EACCES):
-            handle = self.open_path(path, O_RDONLY)  # reading goes on; a write is refused as it would be
-        if handle < 0:
-            fail(path)
-        return handle
+        while True:
+            handle = self.open_path(path, O_RDWR | (O_CREAT if create else 0))
+            if handle < 0 and not create and (errno == EROFS or errno == EACCES):
+                handle = self.open_path(path, O_RDONLY)  # reading goes on; a write is refused as it would be
+            if handle >= 0:
+                return handle
+            code = errno
+            if not self.release(code):
+                raise OSError(code, os.strerror(code), path)
 
     cdef int open_again(self, OpenFile file, str path) except -1:
         file.check(path)
@@ -144,6 +151,7 @@ cdef class Disk:
 
     cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
         cdef ssize_t k
+        cdef int code
         while n:
             k = pwrite(handle, p, n, <int64_t>offset)
             if k < 0:
@@ -151,7 +159,10 @@ cdef class Disk:
                     continue
                 if errno == EBADF:
                     raise OSError(EROFS, os.strerror(EROFS))
-                fail()
+                code = errno
+                if self.release(code):
+                    continue
+                raise OSError(code, os.strerror(code))
             p += k
             n -= k
             offset += k
@@ -201,6 +212,48 @@ cdef class Disk:
     cdef bint in_background(self) noexcept:
         return True
 
+    # --- the reserve ---------------------------------------------------------------------------------
+
+    cdef bint release(self, int code) except -1:
+        if self.reserve_path is None or self.spent or (code != ENOSPC and code != EDQUOT):
+            return False
+        self.spent = True
+        try:
+            self.unlink(self.reserve_path)
+        except OSError:
+            return False
+        return True
+
+    cdef int allocate(self, int handle, uint64_t size) except -1:
+        os.posix_fallocate(handle, 0, size)
+        return 0
+
+    def keep_reserve(self, path: str, size: int) -> None:
+        """Use the file of this path as the reserve; `refill` makes it."""
+        self.reserve_path = path
+        self.reserve_bytes = size
+
+    def refill(self) -> bool:
+        """Make the reserve, unless it is there; False: the disk refuses, and `refill` is to be tried again."""
+        cdef bint before = self.spent
+        cdef int handle
+        self.spent = True                            # the room for these writes is not taken from the reserve
+        try:
+            handle = self.open(self.reserve_path, True)
+            try:
+                if self.size(handle) != self.reserve_bytes:
+                    self.truncate(handle, 0)
+                    self.allocate(handle, self.reserve_bytes)
+            finally:
+                self.close(handle)
+        except OSError as error:
+            with suppress(OSError):
+                self.unlink(self.reserve_path)
+            self.spent = before or error.errno in (ENOSPC, EDQUOT)
+            return False
+        self.spent = False
+        return True
+
     def make_dir(self, path: str) -> None:
         """Make a folder (mode 0700) and its parents; no error when it is there."""
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -239,7 +292,12 @@ cdef class Disk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename, replacing what was there."""
-        os.replace(old, new)
+        try:
+            os.replace(old, new)
+        except OSError as error:                     # the folder needs room for a longer list of names
+            if not self.release(error.errno or 0):
+                raise
+            os.replace(old, new)
 
     def link(self, path: str, other: str) -> None:
         """Give a file a second name."""
@@ -427,7 +485,13 @@ cdef class PyDisk(Disk):
         return 0
 
     cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
-        self.target.write_at(handle, PyBytes_FromStringAndSize(p, n), offset)
+        cdef bytes data = PyBytes_FromStringAndSize(p, n)
+        try:
+            self.target.write_at(handle, data, offset)
+        except OSError as error:
+            if not self.release(error.errno or 0):
+                raise
+            self.target.write_at(handle, data, offset)
         return 0
 
     cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1:
@@ -450,6 +514,10 @@ cdef class PyDisk(Disk):
 
     cdef bint in_background(self) noexcept:
         return self.background
+
+    cdef int allocate(self, int handle, uint64_t size) except -1:
+        self.target.write_at(handle, bytes(size), 0)
+        return 0
 
     cdef int hasten(self, int handle) noexcept:
         return 0

@@ -84,9 +84,7 @@ cdef int resume(Log log) except -1:
     log.files.unsynced.drop_all()
     log.tail.wrote_all()
     log.marks.rewritten(log.span.last_seq)
-    for s in log.segments.items:
-        if log.removals.ranges.count and s.removed_mark == log.marks.write_mark:
-            s.removed_later()                # the next write records the removal
+    log.files.expect_removals()
     log.state.recovered()
     log.marks.check(log.span.last_seq)
     log.tail.trim()

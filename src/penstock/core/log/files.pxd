@@ -64,6 +64,7 @@ cdef class LogFiles:
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1
     cdef int heed_guard(self) except -1
+    cdef int expect_removals(self) except -1        # the last write had none of the pending removals: the next one has
     cdef int write_tail(self) except -1
     cdef int opened(self, Segment s) except -1
     cdef int write_early(self) except -1

@@ -6,13 +6,15 @@ The REMOVE records of a retired segment may name sequences of older segments: th
 segment, and unlinks the file when that write is done (and synced, if the owner syncs).
 
 When the disk is full, the log loses no accepted message and acknowledges none: write() raises OSError(ENOSPC), the bytes stay
-in the tail, and appends fail with the same error. The first write() that succeeds ends this condition; each append tries one. The
-same happens when a new segment cannot be made (no handle, no inode). After any other failure of a write, and after every failure
+in the tail, and appends fail with the same error. The first write() that succeeds ends this condition; each append tries one. A write
+that has used the reserve of the disk (core/base/disk) succeeds, and appends fail until the reserve is whole again.
+
+The same happens when a new segment cannot be made (no handle, no inode). After any other failure of a write, and after every failure
 of a sync, appends raise LogClosed until mend() (core/log/disk_recovery) has made new files of the bytes that may not be on the disk;
 reads and removals in memory go on.
 """
 import os
-from errno import EAGAIN, EIO
+from errno import EAGAIN, EIO, ENOSPC
 from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -61,6 +63,9 @@ cdef class LogFiles:
     cdef int refuse(self) except -1:
         if self.state.condition == HOLDS:
             return 0
+        if self.state.condition <= FULL and self.disk.spent:
+            self.write()
+            raise OSError(ENOSPC, os.strerror(ENOSPC), self.folder)
         if self.state.condition == FULL:
             self.do_deferred()
             if self.state.begin_anew:
@@ -218,7 +223,10 @@ cdef class LogFiles:
         if self.deferred.need_sync():
             self.sync_files()
             self.deferred.written()
-        self.state.take()
+        if self.disk.spent:
+            self.state.full(ENOSPC)
+        else:
+            self.state.take()
         self.marks.written(self.span.last_seq)
         self.marks.check(self.span.last_seq)
         self.tail.trim()
@@ -281,10 +289,24 @@ cdef class LogFiles:
         cdef uint64_t top = self.removals.highest()
         if top > self.removals.guard_above and self.removals.guard.holds(top):
             self.write_tail()
+            self.expect_removals()
             self.marks.written(self.span.last_seq)
             if self.marks.sync_used:
                 self.sync_files()
-            self.removals.guard.save()
+            try:
+                self.removals.guard.save()
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    self.state.full(error.errno)
+                raise
+        return 0
+
+    cdef int expect_removals(self) except -1:
+        # Otherwise index files would have these removals as soon as the last write is synced.
+        cdef Segment s
+        for s in self.segments.items:
+            if self.removals.ranges.count and s.removed_mark == self.marks.write_mark:
+                s.removed_later()
         return 0
 
     cdef int put_removals(self) except -1:

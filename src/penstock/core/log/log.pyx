@@ -138,7 +138,7 @@ cdef class Log:
         cdef Out* out
         cdef char* p
         cdef Head head
-        if self.state.condition != TAKES:
+        if self.state.condition != TAKES or (self.disk is not None and self.disk.spent):
             self.files.refuse()
             s = self.files.active                # refuse() may have begun a new segment
         if subject_id >= subjects.count:
@@ -193,7 +193,7 @@ cdef class Log:
 
     cdef int skip_to(self, uint64_t next_seq) except -1:
         cdef uint64_t gap
-        if self.state.condition != TAKES:
+        if self.state.condition != TAKES or (self.disk is not None and self.disk.spent):
             self.files.refuse()
         if next_seq <= self.span.last_seq:
             raise ValueError(f"sequence {next_seq} is taken: the last sequence is {self.span.last_seq}")

@@ -296,33 +296,34 @@ cdef bytes sealed_image(object aead, bytes data, uint32_t salt):
 
 # --- compaction ----------------------------------------------------------------------------------
 
+cdef inline bint mostly_removed(Segment s):
+    return s.size >= COMPACT_MIN_BYTES and (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size
+
+
 def maintain(Log log) -> bool:
     """Do at most one piece of maintenance: compact, encrypt or compress a segment, or a deferred write; whether there was one.
 
     OSError when the disk refuses; the log goes on as before.
     """
-    cdef Segment s, worst = None
+    cdef Segment s, worst
     cdef uint32_t wanted
     if log.subjects_table.leaving.len:
         log.give_back(GIVE_BACK)
-    if log.memory or log.state.condition != TAKES:
+    if log.memory:
         return False
+    if log.state.condition != TAKES:
+        return log.state.condition == FULL and log.disk.spent and make_room(log)
     for s in log.segments.items:
         # The index file waited for a removal to be synced.
         if not s.has_index and s.removed_mark and s.removed_mark <= log.marks.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
             log.files.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
-    if log.files.active.live == 0 and log.files.active.count and log.files.active.size > EMPTY_MAX_BYTES:
+    if is_empty(log.files.active):
         log.files.roll(log.span.last_seq + 1)
         return True
     if log.deferred.late:
         return do_late(log)
-    for s in log.segments.items:
-        if s is log.files.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
-            continue
-        if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
-            if not still_futile(log, s):
-                worst = s
+    worst = least_live(log)
     if worst is not None:
         return compact(log, worst, False)
     for s in log.segments.items:
@@ -333,6 +334,31 @@ def maintain(Log log) -> bool:
             if s is not log.files.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
                 return compress(log, s)
     return False
+
+
+cdef bint make_room(Log log) except -1:
+    # The disk is full: compacts a segment in what is left of the reserve. The active one is sealed for that.
+    cdef Segment active = log.files.active, s = least_live(log)
+    if is_empty(active) or (s is None and mostly_removed(active) and not active.damaged and not still_futile(log, active)):
+        log.files.roll(log.span.last_seq + 1)
+        return True
+    return s is not None and compact(log, s, False)
+
+
+cdef inline bint is_empty(Segment active):
+    return active.live == 0 and active.count and active.size > EMPTY_MAX_BYTES
+
+
+cdef Segment least_live(Log log):
+    # The segment that compaction makes smallest, or None.
+    cdef Segment s, worst = None
+    for s in log.segments.items:
+        if s is log.files.active or s.live == 0 or s.damaged or s.sync_target:
+            continue
+        if mostly_removed(s) and (worst is None or s.live_bytes < worst.live_bytes):
+            if not still_futile(log, s):
+                worst = s
+    return worst
 
 
 def unconverted(Log log) -> int:

@@ -171,7 +171,7 @@ cdef uint64_t store_group(PublishPath path, Group group) except? 0:
 
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
     cdef Segment s = log.files.active
-    if log.state.condition != TAKES:
+    if log.state.condition != TAKES or (log.disk is not None and log.disk.spent):
         log.files.refuse()
         s = log.files.active
     if log.memory:

@@ -16,7 +16,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from penstock.core.broker.reactor cimport Reactor, Synced
 from penstock.core.broker.router cimport Router
-from penstock.core.log.disk_condition cimport TAKES
+from penstock.core.log.disk_condition cimport FULL, TAKES
 from penstock.core.log.log cimport Log
 from penstock.core.log.segment cimport Segment
 from penstock.core.stream.listeners cimport Listeners
@@ -30,6 +30,11 @@ cdef enum:
 
 
 @cython.final
+cdef inline bint records_removals(Log log):
+    """Whether the log works, at least in the reserve of a full disk."""
+    return log.state.condition == TAKES or (log.state.condition == FULL and log.disk.spent and not log.deferred.first)
+
+
 cdef class Committer(Synced):
     """The stream's task in the commit phase: write, sync when that is promised, then release."""
 
@@ -59,8 +64,10 @@ cdef class Committer(Synced):
                 self.log.files.write()
             except OSError as error:
                 return self.write_failed(error)
-            if self.failure and self.log.state.condition == TAKES:
+            if self.log.state.condition == TAKES:
                 self.failure = ""
+            elif not self.failure:           # the write has used the reserve of the disk
+                self.failure = os.strerror(self.log.state.failure)
         if self.sync == 0 or self.log.memory:
             self.syncing = len(self.removing)
             self.reveal(self.log.span.last_seq)
@@ -121,7 +128,7 @@ cdef class Committer(Synced):
         if upto > self.visible:
             self.visible = upto
             self.listeners.wake()
-        while self.syncing and self.log.state.condition == TAKES:
+        while self.syncing and records_removals(self.log):
             self.syncing -= 1
             self.removing.pop(0)()
         return self.acks.release(self.router, self.visible)
@@ -133,7 +140,7 @@ cdef class Committer(Synced):
     cdef int close(self) except -1:
         """The engine closes the log next, and that syncs it: call all that wait for removals."""
         self.syncing = 0
-        while self.removing and self.log.state.condition == TAKES:
+        while self.removing and records_removals(self.log):
             self.removing.pop(0)()
         return 0
 

@@ -5,6 +5,7 @@ this state.
 JetStreamAccount per account, over one reactor and one disk.
 """
 
+import errno
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -222,6 +223,16 @@ class JetStreamAccount:
     def reopens(self) -> bool:
         """Whether an offline stream waits for another try to open it."""
         return any(offline.retry is not None for offline in self.offline.values())
+
+    def check_room(self) -> None:
+        """Make the reserve of the disk, unless it is there. Raise OSError while a full disk has no room
+        for it: what is left of the last one is for calls that remove data.
+        """
+        disk = self.disk
+        if disk.reserve_path is not None and not disk.exists(disk.reserve_path):
+            disk.refill()
+        if disk.spent:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def check_online(self, name: str) -> None:
         """Raise 10194 when the stream of this name is on the disk and cannot be opened."""

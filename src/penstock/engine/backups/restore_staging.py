@@ -70,7 +70,7 @@ class Staging:
         self._made = False  # whether the folder exists
         self._files = self._folder if config.storage == "file" else None
         self._core: Stream | None = None
-        self._consumers: list[_Consumer] = []  # consumers of a stream in memory
+        self._consumers: list[_Consumer] = []  # consumers without files
         self._names: set[str] = set()
         self._synced_bytes = 0
         self.spool = Spool(self._spool_files, account.quota(config.storage))
@@ -162,7 +162,7 @@ class Staging:
         except (ApiError, ValueError, struct.error) as error:
             raise ArchiveError(f'error restoring consumer ["{name}"]: {error}') from None
         self._names.add(name)
-        if self._files is None:
+        if self._files is None or found.meta.config.mem_storage:
             self._consumers.append(found)
             return
         self._files.write_consumer(found.meta)
@@ -209,9 +209,9 @@ class Staging:
         limits.check_stream_count(account, self.config)
         streams.check_new(account, self.config)
         self.spool.close()
+        kept = [(each.meta, each.state) for each in self._consumers]
         if files is None:
             self._core = None
-            kept = [(each.meta, each.state) for each in self._consumers]
             return streams.adopt(account, self.config, self.created_ns, None, core.log, kept)
         core.log.fsync()
         core.log.join(None)
@@ -223,7 +223,7 @@ class Staging:
         placed = account.files.adopt(files, self.config.name)
         self._core = self._files = None
         self._made = False
-        return streams.adopt(account, self.config, self.created_ns, placed)
+        return streams.adopt(account, self.config, self.created_ns, placed, kept=kept)
 
     def discard(self) -> None:
         """Remove everything that `adopt` has not taken over."""

@@ -56,7 +56,7 @@ def _of_memory(entry: StreamEntry, stop: int, now_ns: int, consumers: bool) -> I
 
 
 def _kept(entry: StreamEntry) -> list[ConsumerEntry]:
-    """The consumers of a memory stream that its archive has: all that clients made."""
+    """Return the consumers that an archive has: all that clients made, also those in memory."""
     return [each for each in entry.consumers.values() if not each.internal]
 
 
@@ -118,10 +118,8 @@ def _of_files(entry: StreamEntry, stop: int, now_ns: int, consumers: bool) -> It
 
 def _consumer_files(entry: StreamEntry, now_ns: int) -> Iterator[tuple[str, bytes]]:
     stream = entry.config.name
-    for name, consumer in entry.consumers.items():
-        if not consumer.persistent:
-            continue
-        config = consumer.config
+    for consumer in _kept(entry):
+        name, config = consumer.name, consumer.config
         meta = consumer_meta(name, config, consumer.created_ns)
         state = to_peer(consumer.core, config.ack_wait, now_ns)
         yield f"obs/{name}/meta.inf", meta

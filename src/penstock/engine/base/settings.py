@@ -78,6 +78,8 @@ class Settings:
     batch: BatchLimits = BatchLimits()
     segment_bytes: int = 16 * 1024 * 1024  # size at which a log begins a new segment
     journal_bytes: int = 1024 * 1024  # size at which the ack journal is summed up in a new base
+    # bytes kept free on the disk for what removes data and for what is accepted already; 0: none
+    reserve_bytes: int = 0
     server_id: str = ""  # named in advisories about the server
     frozen: bool = False  # streams take no messages, nothing expires or is redelivered: for readers
 

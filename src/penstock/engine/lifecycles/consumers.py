@@ -262,7 +262,7 @@ def _supported(
 def restore(
     account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile, state: bytes
 ) -> None:
-    """Restore one consumer of a stream in memory from its saved state; empty: a new consumer."""
+    """Restore a consumer without files from its saved state; empty: a new consumer."""
     entry = _start(account, stream, meta)
     if state:
         entry.core.restore(state)
@@ -394,6 +394,10 @@ def _create(
         assert stream.files is not None
         if not is_file_name(name):
             raise errors.ConsumerCreateError("error creating store for consumer")
+        try:
+            account.check_room()
+        except OSError as error:
+            raise errors.ConsumerStoreFailedError(error) from error
         entry = _start(account, stream, meta)
         paths, data = stream.files.consumer_to_write(meta)
         account.waiting_files.write(

@@ -58,6 +58,8 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     if files is not None and not is_file_name(config.name):
         raise errors.StreamCreateError("error creating store for stream")
     try:
+        if files is not None:
+            account.check_room()
         if config.name in account.leftovers:
             clear_leftovers(account)
         entry = _open(account, config, account.stream_created_ns(), files, new=True)
@@ -238,7 +240,6 @@ def recover(
     entry.incomplete = True
     _enter(account, entry)
     try:
-        upstreams.recall(account, entry)
         yield from entry.core.rebuilding()
         report_lost(account, entry)
         consumers.recover(account, entry)
@@ -396,8 +397,8 @@ def adopt(
     log: Log | None = None,
     kept: Iterable[tuple[ConsumerFile, bytes]] = (),
 ) -> StreamEntry:
-    """Add a restored stream to the account: from its folder, or from memory with its log and its
-    consumers.
+    """Add a restored stream to the account: from its folder, or from memory with its log. `kept` are
+    the consumers without files.
 
     OSError: the stream cannot be opened.
     """
@@ -405,10 +406,9 @@ def adopt(
     _enter(account, entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
-    upstreams.recall(account, entry)
-    consumers.recover(account, entry)
-    for meta, state in kept:
+    for meta, state in kept:  # first: what only these consumers need must stay
         consumers.restore(account, entry, meta, state)
+    consumers.recover(account, entry)
     for _ in _expire(account, entry):
         pass
     entry.core.review()
@@ -457,11 +457,13 @@ def _open(
         sync=SYNC_ALWAYS if durable else SYNC_INTERVAL,
         domain=account.settings.domain,
     )
+    # before the limits remove the messages that have the positions
+    positions = None if new else upstreams.recall(account, config, files, log)
     configure_stream(core, config)
     if not new and recall:
         core.rebuild_dedupe()
     log.join(account.quota(config.storage))
-    entry = StreamEntry(config, created_ns, core, files)
+    entry = StreamEntry(config, created_ns, core, files, positions=positions)
     if files is not None:
         entry.rewrites |= files.unwritten
         entry.journal = AckJournal(

@@ -18,8 +18,10 @@ from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, 
 from penstock.engine.sources.positions import Positions
 
 if TYPE_CHECKING:
+    from penstock.core.log.log import Log
     from penstock.engine.account.account import JetStreamAccount
     from penstock.engine.account.catalog import StreamEntry
+    from penstock.engine.files.files import StreamFiles
 
 __all__ = ["Upstreams", "changed", "origin_gone", "origin_made", "start", "stop"]
 
@@ -42,8 +44,9 @@ class Upstreams:
         wanted = [config.mirror] if config.mirror is not None else config.sources
         present = {upstream.name: upstream for upstream in self.upstreams}
         names = [identity.index_name(source) for source in wanted]
-        if config.mirror is None and self._positions is None:
-            self._positions = _positions(self._account, self._entry, set(names))
+        if self._positions is None:
+            entry = self._entry
+            self._positions = recall(self._account, config, entry.files, entry.core.log)
         sources = dict(zip(names, wanted, strict=True))
         kept = {
             name: upstream
@@ -194,21 +197,19 @@ class Upstreams:
         self._entry.upstreams_at_ns = 0
 
 
-def recall(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """Read the positions of the sources of a stream whose log has just been opened: before anything
-    removes a message, which may be the only one that has a position.
+def recall(
+    account: "JetStreamAccount", config: StreamConfig, files: "StreamFiles | None", log: "Log"
+) -> Positions | None:
+    """Read the positions of the sources of a stream whose log has just been opened: before its limits
+    or anything else remove a message, which may be the only one that has a position.
     """
-    if entry.config.sources and not account.settings.frozen:
-        names = {identity.index_name(source) for source in entry.config.sources}
-        entry.positions = _positions(account, entry, names)
-
-
-def _positions(account: "JetStreamAccount", entry: "StreamEntry", names: set[str]) -> Positions:
+    if not config.sources or account.settings.frozen:
+        return None
     problems: list[str] = []
-    found = Positions(entry.files, entry.core.log)
-    found.load(names, problems)
+    found = Positions(files, log)
+    found.load({identity.index_name(source) for source in config.sources}, problems)
     for problem in problems:
-        account.report(f"stream {entry.config.name}: {problem}")
+        account.report(f"stream {config.name}: {problem}")
     return found
 
 
