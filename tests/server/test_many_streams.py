@@ -68,6 +68,7 @@ def create(wire: Wire, number: int) -> Iterable[tuple[str, bytes]]:
     yield f"$JS.API.CONSUMER.DURABLE.CREATE.S{number}.c", body
 
 
+@pytest.mark.timeout(length(300, 3600))
 @pytest.mark.parametrize("sync", ["always", "2m"])
 def test_more_streams_than_descriptors(tmp_path: Path, sync: str) -> None:
     if sync == "always" and length(0, 1):
