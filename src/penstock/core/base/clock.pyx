@@ -7,6 +7,19 @@ cdef extern from "<time.h>" nogil:
         long tv_nsec
     int clock_gettime(int, timespec*)
     int CLOCK_REALTIME
+    int CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
+
+
+cdef uint64_t monotonic_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1000000000u + <uint64_t>now.tv_nsec
+
+
+cdef uint64_t processor_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
+    return <uint64_t>now.tv_sec * 1000000000u + <uint64_t>now.tv_nsec
 
 
 cdef class Clock:

@@ -108,6 +108,7 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     old = entry.config
     try:
         _write(entry, config)
+        account.revision += 1
     except OSError as error:
         raise errors.StreamUpdateError(error) from error
     gone, come = set(old.subjects) - set(config.subjects), set(config.subjects) - set(old.subjects)
@@ -477,11 +478,13 @@ def _write(entry: StreamEntry, config: StreamConfig) -> None:
 
 def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
     account.streams[entry.config.name] = entry
+    account.revision += 1
     account.listening.add(entry.config.name, entry.config.subjects)
 
 
 def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
     del account.streams[entry.config.name]
+    account.revision += 1
     account.listening.forget(entry.config.name, entry.config.subjects)
 
 
