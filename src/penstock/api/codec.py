@@ -422,7 +422,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def _tree(message: msgspec.Struct) -> Any:
+def _tree(message: Any) -> Any:
     if type(message) is msgspec.Raw:
         return message
     tree: dict[str, Any] = {}

@@ -49,7 +49,8 @@ _ACK_POLICIES = {
     "explicit": ACK_EXPLICIT,
     "flow_control": ACK_FLOW,
 }
-DELETED_STEP = 2_000  # sequences, and
+HOLES_STEP = 300  # ranges of deleted sequences,
+DELETED_STEP = 2_000  # deleted sequences, and
 SUBJECTS_STEP = 500  # subjects of one step
 LOST_LIMIT = 10_000
 """How many lost sequences a response names."""
@@ -266,16 +267,21 @@ def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
 
 def deleted_sequences(entry: StreamEntry) -> Generator[None, None, Any]:
     """Return every sequence between the first and the last that has no message, encoded in steps."""
-    pieces, at = [], 0
-    while holes := queries.deleted(entry.core.log, at, DELETED_STEP):
+    pieces: list[bytes] = []
+    numbers: list[int] = []
+    at = 0
+    while holes := queries.deleted(entry.core.log, at, HOLES_STEP):
         for first, count in holes:
             at = first + count
             for low in range(first, at, DELETED_STEP):
-                high = min(low + DELETED_STEP, at)
-                pieces.append(encode_part(list(range(low, high)))[1:-1])
-                if high - low == DELETED_STEP:
+                numbers.extend(range(low, min(low + DELETED_STEP, at)))
+                if len(numbers) >= DELETED_STEP:
+                    pieces.append(encode_part(numbers)[1:-1])
+                    numbers = []
                     yield
         yield
+    if numbers:
+        pieces.append(encode_part(numbers)[1:-1])
     return msgspec.Raw(b"[%b]" % b",".join(pieces)) if pieces else []
 
 
