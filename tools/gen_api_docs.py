@@ -35,12 +35,19 @@ messages themselves: one, a batch (`batch`, `max_bytes`), or the last of each of
 Both give "no responders" if nobody serves them. A batch also ends, with its current
 `Nats-Num-Pending`, when its messages with their headers fill half of `max_pending`.
 
-A read shows what the stream had accepted when the request came. It is answered when everything
+A read shows what the stream had accepted when the request was carried out. It is answered when everything
 that it shows is as durable as the stream promises, so a crash does not remove what a client has read.
 
+The server carries out requests step by step: accounts take turns, and so do the connections of an
+account. Operations of one connection stay in order, for example a publish and the `STREAM.INFO`
+behind it, because the server reads on only when a request is carried out. So a client can send any
+number of requests at once. Of requests that come over leaf node connections 10,000 of an account may
+wait, with 64 MiB; the next one is refused (10023), and the server publishes
+`$JS.EVENT.ADVISORY.API.LIMIT_REACHED`. A long answer, such as a list, is made in steps too: what changes
+meanwhile may be in it or not.
+
 The server publishes `$JS.EVENT.ADVISORY.API` about every call except reads of messages, if somebody
-subscribes. It never sends `API.LIMIT_REACHED`, because there is no request queue that could
-overflow.
+subscribes.
 
 ## Notes
 """

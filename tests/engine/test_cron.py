@@ -164,3 +164,78 @@ def test_what_is_no_zone(name: str) -> None:
 def test_only_patterns_have_a_zone(pattern: str) -> None:
     with pytest.raises(TimetableError):
         due(pattern, zone_of("Europe/Berlin"), START * SECOND, START * SECOND)
+
+
+class Counted(Cron):
+    """Counts the steps of its searches."""
+
+    steps = 0
+
+    def _step(self, at: int, local: datetime, cut: bool) -> tuple[int, bool]:
+        self.steps += 1
+        return super()._step(at, local, cut)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["0 0 0 30 2 *", "0 0 0 31 2,4,6,9,11 *", ", * * * * *", "0 0 0 , * *"]
+)
+def test_a_pattern_that_is_never_due_is_refused_without_a_search(pattern: str) -> None:
+    with pytest.raises(TimetableError):
+        Counted(pattern, UTC)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    "pattern", ["0 0 0 29 2 *", "59 59 23 31 12 *", "7 7 7 * * 3", "0 0 12 31 * 1"]
+)
+def test_a_search_takes_few_steps_and_is_made_once(pattern: str, zone: str) -> None:
+    cron = Counted(pattern, zone_of(zone))
+    found = cron.next(START)
+    assert cron.steps <= 150
+    before = cron.steps
+    assert {cron.next(START + n) for n in range(0, found - START, (found - START) // 50 + 1)} == {
+        found
+    }
+    assert cron.steps == before
+
+
+def test_a_search_that_found_nothing_is_not_repeated_in_the_same_year() -> None:
+    cron = Counted("0 0 0 29 2 *", UTC)
+    start = stamp("2096-03-01T00:00:00+00:00")  # 2100 is not a leap year
+    with pytest.raises(TimetableError):
+        cron.next(start)
+    before = cron.steps
+    with pytest.raises(TimetableError):
+        cron.next(start + 86400)
+    assert cron.steps == before
+    assert cron.next(stamp("2100-01-01T00:00:00+00:00")) == stamp("2104-02-29T00:00:00+00:00")
+
+
+moments = st.integers(START, START + 800 * 86400)
+some_days = st.sampled_from(["*", "1", "31", "29,30", "*/7", "5-9"])
+some_months = st.sampled_from(["*", "2", "2,9", "*/3", "12"])
+some_weekdays = st.sampled_from(["*", "1", "0,6", "2-4"])
+
+
+@given(some_days, some_months, some_weekdays, st.lists(moments, min_size=2, max_size=4))
+@settings(max_examples=length(40, 200), deadline=None)
+def test_earlier_searches_do_not_change_the_result(
+    day: str, month: str, weekday: str, asked: list[int]
+) -> None:
+    """One object that answers many questions, beside a new one for each, and a count of days."""
+    pattern = f"0 0 12 {day} {month} {weekday}"
+    kept = Cron(pattern, UTC)
+    days, months = allowed(day, 1, 31), allowed(month, 1, 12)
+    weekdays = allowed(weekday, 0, 6)
+    either = day != "*" and weekday != "*"
+    for after in asked:
+        found = kept.next(after)
+        assert found == Cron(pattern, UTC).next(after)
+        at = after - after % 86400 + 12 * 3600
+        while True:
+            moment = datetime.fromtimestamp(at, UTC)
+            fits = (moment.day in days, moment.isoweekday() % 7 in weekdays)
+            if at > after and moment.month in months and (any(fits) if either else all(fits)):
+                break
+            at += 86400
+        assert found == at

@@ -360,3 +360,29 @@ def test_configurations_survive_the_way_to_today_and_back(
     assert old.old_consumer(later) == consumer
     observable = old.observable(later)
     assert old.old_consumer(old.consumer_of(observable)) == consumer
+
+
+@pytest.mark.parametrize(
+    ("create", "body", "words"),
+    [
+        (
+            "$JS.OBSERVABLE.CREATE",
+            {"msg_set_name": "M", "config": {"delivery_subject": "d.p", "ack_policy": "none"}},
+            b"-ERR observable requires interest for delivery subject when ephemeral",
+        ),
+        (
+            "$JS.STREAM.M.EPHEMERAL.CONSUMER.CREATE",
+            {"stream_name": "M", "config": {"delivery_subject": "d.p", "ack_policy": "none"}},
+            b"-ERR 'consumer requires interest for delivery subject when ephemeral'",
+        ),
+    ],
+)
+def test_an_ephemeral_push_consumer_needs_a_subscriber(
+    house: House, create: str, body: dict[str, Any], words: bytes
+) -> None:
+    house.stream("M", subjects=["m"])
+    assert house.request(create, body)[0][1] == words
+    assert not house.account.streams["M"].consumers
+    house.client.send("SUB d.* 7\r\n")
+    assert house.request(create, body)[0][1].startswith(b"+OK")
+    assert len(house.account.streams["M"].consumers) == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.api.calls import AccountLimits
 from penstock.core.protocol.permissions import ConnectionPermissions
 from tests.engine.house import House
 
@@ -177,3 +178,57 @@ def test_what_denies_streams_denies_templates(house: House) -> None:
         assert said(house, subject, body) == b"-ERR 'permissions violation'"
     house.client.connection.permissions = None
     assert shown(house, "LIST") == ["1H"]
+
+
+def test_a_message_without_room_costs_little_and_is_reported_once(house: House) -> None:
+    """The account's limit of streams: no create is tried again at once, whatever the subject is."""
+    house.account.limits = {"": AccountLimits(max_streams=2)}
+    assert make(house, most=100) == OK
+    house.stream("other", subjects=["other"])
+    house.request("JS.1H.a", b"x")
+    tried: list[str] = []
+    templates = house.account.templates
+    assert templates is not None
+    carry_out = templates._make
+    templates._make = lambda call, body: tried.append(call) or carry_out(call, body)  # type: ignore[func-returns-value] # a count
+    for number in range(300):
+        house.send(f"JS.1H.b{number}", b"x")
+    assert len(tried) == 1
+    assert sum("cannot create stream" in line for line in house.reports) == 1
+    assert house.ok("STREAM.DELETE.other")["success"]
+    house.send("JS.1H.b", b"x")
+    assert sorted(house.account.streams) == ["JS_1H_a", "JS_1H_b"]
+
+
+def test_failures_of_single_subjects_are_reported_once_in_a_second(house: House) -> None:
+    assert make(house, most=100, subjects=["JS.>"]) == OK
+    house.stream("other", subjects=["JS.*.taken"])
+    for number in range(50):
+        house.send(f"JS.{number}.taken", b"x")
+    reported = [line for line in house.reports if "cannot create stream" in line]
+    assert len(reported) == 1
+    house.pass_time(2_000_000_000)
+    house.send("JS.51.taken", b"x")
+    reported = [line for line in house.reports if "cannot create stream" in line]
+    assert len(reported) == 2
+    assert "49 more" in reported[1]
+    house.send("JS.free", b"x")
+    assert "JS_free" in house.account.streams
+
+
+def test_a_full_template_does_not_look_at_the_streams_again(house: House) -> None:
+    assert make(house, most=1) == OK
+    for number in range(100):
+        house.stream(f"O{number}", subjects=[f"o.{number}"], storage="memory")
+    house.send("JS.1H.a", b"x")
+    house.send("JS.1H.b", b"x")
+    assert house.account.templates is not None
+    found = house.account.templates._found
+    for number in range(100):
+        house.send(f"JS.1H.c{number}", b"x")
+    assert house.account.templates._found is found
+    config = house.ok("STREAM.INFO.JS_1H_a")["config"]
+    config["metadata"].pop("_js.template")
+    house.ok("STREAM.UPDATE.JS_1H_a", config)  # the template lets the stream go
+    house.send("JS.1H.b", b"x")
+    assert "JS_1H_b" in house.account.streams

@@ -4,6 +4,7 @@ slice does is counted, in calls of functions.
 
 import itertools
 import json
+import re
 import sys
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.server.settings.accounts import (
     Mapping,
     MappingTarget,
 )
-from penstock.server.system.slicing import WAITING_MAX
+from penstock.server.system.services import WAITING_MAX
 from tests.ways import length
 
 from .test_monitor import House
@@ -208,6 +209,7 @@ def test_the_system_account_is_answered_over_several_turns():
         town.join()
     town.say(asker, "SUB in.* 1\n")
     town.say(other, "SUB in.* 1\n")
+    town.reactor.budget.most = 1
     body = '{"limit":100000}'
     request = f"PUB $SYS.REQ.SERVER.PING.CONNZ in.1 {len(body)}\n{body}\n"
     town.sessions.feed(asker, request.replace("\n", "\r\n").encode())
@@ -224,15 +226,35 @@ def test_the_system_account_is_answered_over_several_turns():
     assert json.loads(answered.partition(b"\r\n")[2])["data"]["num_connections"] == MANY + 2
 
 
-def test_requests_above_the_limit_are_refused():
+def test_each_request_of_a_client_is_answered_in_order():
+    town = Town()
+    asker = town.enter("sys")
+    town.say(asker, "SUB in.* 1\n")
+    town.reactor.budget.most = 2
+    number = WAITING_MAX + 5
+    requests = b"".join(
+        b"PUB $SYS.REQ.SERVER.PING.CONNZ in.%d 0\r\n\r\n" % n for n in range(number)
+    )
+    town.sessions.feed(asker, requests + b"PING\r\n")
+    turns = 1
+    while town.reactor.turn():
+        turns += 1
+        assert turns < 10_000
+    answered = asker.take()
+    assert re.findall(rb"MSG (in\.\d+) 1 ", answered) == [b"in.%d" % n for n in range(number)]
+    assert answered.endswith(b"PONG\r\n")
+    assert turns > number // 2
+    assert b"error" not in answered
+
+
+def test_requests_that_no_client_waits_for_are_refused_above_a_limit():
     town = Town()
     asker = town.enter("sys")
     for _ in range(MANY):
         town.join()
     town.say(asker, "SUB in.* 1\n")
-    body = '{"limit":100000}'
+    town.reactor.budget.most = 1
     for number in range(WAITING_MAX + 5):
-        request = f"PUB $SYS.REQ.SERVER.PING.CONNZ in.{number} {len(body)}\n{body}\n"
-        town.sessions.feed(asker, request.replace("\n", "\r\n").encode())
-    refused = asker.take()
-    assert refused.count(b"too many requests of this account") == 5
+        subject, body = "$SYS.REQ.SERVER.PING.CONNZ", b'{"limit":100000}'
+        town.system.router.publish_message(subject, body, f"in.{number}")
+    assert asker.take().count(b"too many requests of this account") == 5

@@ -95,6 +95,21 @@ def encode(message: msgspec.Struct) -> bytes:
         text = msgspec.json.encode(tree, enc_hook=_plain)
     except UnicodeEncodeError:
         text = msgspec.json.encode(_clean(tree), enc_hook=_plain)
+    return _escaped(text)
+
+
+def encode_part(value: object) -> bytes:
+    """A plain value, such as a map of numbers, as JSON bytes. A message can hold the bytes as
+    `msgspec.Raw` in place of the value.
+    """
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_clean(value))
+    return _escaped(text)
+
+
+def _escaped(text: bytes) -> bytes:
     if b"<" in text or b">" in text or b"&" in text:
         text = text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     return text
@@ -382,7 +397,10 @@ def _map(item: _Kind) -> _Kind:
             merged[key] = item.decode(reader, element, "", f"{path}.{key}")
         return merged
 
-    return _Kind(lambda value: dict(sorted(value.items())), read, name)
+    def encode(value: Any) -> Any:
+        return value if type(value) is msgspec.Raw else dict(sorted(value.items()))
+
+    return _Kind(encode, read, name)
 
 
 def _struct(kind: type[msgspec.Struct]) -> _Kind:
@@ -404,9 +422,11 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def _tree(message: msgspec.Struct) -> dict[str, Any]:
+def _tree(message: Any) -> Any:
+    if type(message) is msgspec.Raw:
+        return message
     tree: dict[str, Any] = {}
-    for field in _plan(type(message)):
+    for field in _plan(message.__class__):
         value = getattr(message, field.name)
         if field.flatten is not None:
             if value is not None:

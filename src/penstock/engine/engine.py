@@ -13,6 +13,7 @@ from penstock.api.calls import AccountLimits
 from penstock.core.base.disk import Disk
 from penstock.core.base.quota import NO_LIMIT
 from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.request_queue import RequestQueue
 from penstock.core.broker.router import Router
 from penstock.core.log import maintenance
 from penstock.engine.account import disk_recovery, limits
@@ -87,6 +88,7 @@ class Engine:
         self.accounts: dict[str, JetStreamAccount] = {}
         self._all: list[JetStreamAccount] = []  # the accounts as a list, for sums over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
+        self._requests = RequestQueue(reactor, lambda error: report(f"internal error: {error!r}"))
         # False: the disk is not ready for this log
         self.may_open: Callable[[str], bool] = lambda log_folder: True
         self.waiting = False  # the last open_more() found no log that may be opened
@@ -150,7 +152,7 @@ class Engine:
         OSError: the store cannot be used.
         """
         account = self.accounts[name]
-        self._dispatchers[name] = Dispatcher(account)
+        self._dispatchers[name] = Dispatcher(account, self._requests)
         opening = StreamOpening(account, lambda folder: self.may_open(folder))
         if not opening.total:
             opening.finish()
@@ -195,7 +197,9 @@ class Engine:
         """Stop serving an account; its files stay on the disk."""
         account = self.accounts.pop(name)
         self._all.remove(account)
-        self._dispatchers.pop(name, None)
+        dispatcher = self._dispatchers.pop(name, None)
+        if dispatcher is not None:
+            dispatcher.close()
         opening = self._openings.pop(name, None)
         if opening is not None:
             opening.close()
@@ -359,6 +363,8 @@ class Engine:
         for opening in self._openings.values():
             opening.close()
         self._openings.clear()
+        for dispatcher in self._dispatchers.values():
+            dispatcher.close()
         for account in self._all:
             account.waiting_files.commit()
             account.leave()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock import nkeys
 from penstock.core.base.clock import Clock
 from penstock.core.broker.reactor import Reactor
+from penstock.core.broker.request_queue import RequestQueue
 from penstock.core.broker.router import CallbackSink, Router
 from penstock.server.auth.claims import (
     KEYS_MAX,
@@ -34,7 +35,6 @@ from penstock.server.auth.resolvers import MemoryResolver
 from penstock.server.auth.result import AuthContext, Refused
 from penstock.server.settings import Settings
 from penstock.server.settings.operator import Operator, Resolver
-from penstock.server.system.slicing import Slicing
 from tests.server.auth import signed
 from tests.server.auth.signed import (
     ACCOUNT,
@@ -337,7 +337,7 @@ def test_an_update_that_no_trusted_operator_signed_is_not_looked_at(monkeypatch)
     router = Router(reactor)
     heard = []
     router.attach("in", CallbackSink(lambda *message: bool(heard.append(message[4])) or True))
-    ClaimsServices(router, mode, dict, SYSTEM.public, Slicing(reactor, print))
+    ClaimsServices(router, mode, dict, SYSTEM.public, RequestQueue(reactor, print))
     forged = account_jwt(OTHER, signer=pair(nkeys.OPERATOR, 77))
     router.publish_message(f"$SYS.REQ.ACCOUNT.{OTHER.public}.CLAIMS.UPDATE", forged.encode(), "in")
     assert b"not signed by a trusted operator" in heard[0]
@@ -351,10 +351,11 @@ def test_thousands_of_accounts_are_sent_some_in_each_turn(tmp_path):
         (tmp_path / f"{each.public}.jwt").write_text(each.public)
         folder.load(each.public)
     reactor = Reactor(Clock())
+    reactor.budget.most = 1
     router = Router(reactor)
     settings = Settings(operator=Operator(jwts=[operator_jwt()]))
     mode = OperatorMode(settings, folder, Place(), lambda: signed.now() * 10**9)
-    ClaimsServices(router, mode, dict, SYSTEM.public, Slicing(reactor, print))
+    ClaimsServices(router, mode, dict, SYSTEM.public, RequestQueue(reactor, print))
     heard = []
     router.attach("in", CallbackSink(lambda *message: bool(heard.append(message[4])) or True))
     router.publish_message("$SYS.REQ.CLAIMS.PACK", b"", "in")

@@ -67,8 +67,15 @@ class ServerLimits:
     """
 
 
+@dataclass(frozen=True)
+class HasInterest:
+    """Asks whether a client subscribes to a subject: True or False. Who cannot know sends None."""
+
+    subject: str
+
+
 Conversation = Generator[
-    "Call | Unacknowledged | ServerLimits | templates.TemplateCall", Any, bytes
+    "Call | Unacknowledged | ServerLimits | HasInterest | templates.TemplateCall", Any, bytes
 ]
 
 
@@ -426,6 +433,8 @@ def _make_consumer(
             _check_replaces(present.info, old.old_consumer(config), noun)
         subject = f"CONSUMER.DURABLE.CREATE.{stream}.{name}"
     else:
+        if config.deliver_subject and (yield HasInterest(config.deliver_subject)) is False:
+            raise DialectError(f"{noun} requires interest for delivery subject when ephemeral")
         subject = f"CONSUMER.CREATE.{stream}"
     body = encode(calls.CreateConsumerRequest(stream_name=stream, config=config))
     response = yield from _demand(subject, calls.ConsumerInfoResponse, dialect, body)

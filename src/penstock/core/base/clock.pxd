@@ -2,6 +2,12 @@
 from libc.stdint cimport uint64_t
 
 
+# The kernel's time since some moment: for how long work takes. The clock of the server may stand still.
+cdef uint64_t monotonic_ns() noexcept
+# The processor time of this thread.
+cdef uint64_t processor_ns() noexcept
+
+
 cdef class Clock:
     """A clock that stands still until it is set: the clock of tests and simulations."""
     cdef uint64_t last_ns

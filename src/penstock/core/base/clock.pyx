@@ -14,12 +14,25 @@ cdef extern from "<time.h>" nogil:
         long tv_nsec
     int clock_gettime(int, timespec*)
     int CLOCK_REALTIME, CLOCK_BOOTTIME
+    int CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
 
 cdef enum:
     SLEW = 8                       # the most that the clock runs fast or slow: 1/8
 
 cdef inline uint64_t nanoseconds(timespec* t) noexcept nogil:
     return <uint64_t>t.tv_sec * 1000000000u + <uint64_t>t.tv_nsec
+
+
+cdef uint64_t monotonic_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return nanoseconds(&now)
+
+
+cdef uint64_t processor_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
+    return nanoseconds(&now)
 
 
 cdef class Clock:

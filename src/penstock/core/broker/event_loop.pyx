@@ -12,13 +12,14 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport out_waiting
-from penstock.core.base.clock cimport Clock
+from penstock.core.base.clock cimport Clock, monotonic_ns
 from penstock.core.base.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
     MSG_NOSIGNAL, POLLIN, TFD_CLOEXEC, TFD_NONBLOCK, clock_gettime, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back,
     itimerspec, malloc, poll, pollfd, pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, timespec, write,
 )
 from penstock.core.broker.reactor cimport Connection, Reactor, Synced
+from penstock.core.broker.turn_budget cimport TimedBudget
 from penstock.core.protocol.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
 
 from penstock.core.broker.reactor import SLOW_PENDING
@@ -96,13 +97,6 @@ cdef int start_sync_thread(int requests, int answers) except -1:
     return 0
 
 
-cdef uint64_t monotonic_ns() noexcept:
-    """The kernel's time, for waits of the loop itself: the clock of the server may stand still."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <uint64_t>now.tv_sec * 1000000000u + <uint64_t>now.tv_nsec
-
-
 cdef object by_size(pair):
     return pair[0]
 
@@ -118,6 +112,7 @@ cdef class EventLoop(Reactor):
         import os
         cdef int fds[2]
         super().__init__(clock, seed)
+        self.budget = TimedBudget()
         self.blocked = {}
         self.listening = {}
         self.syncs = {}
@@ -313,6 +308,12 @@ cdef class EventLoop(Reactor):
         return 0
 
     # --- input ---------------------------------------------------------------------------------------------------------
+    cdef int serve(self, Connection c, Reader* r) except -1:
+        Reactor.serve(self, c, r)
+        if c.held == 0:
+            (<TimedBudget>self.budget).note_other()
+        return 0
+
     cdef int on_readable(self, Connection c) except -1:
         cdef Reader* r = &c.reader
         cdef Reader* own = &c.reader

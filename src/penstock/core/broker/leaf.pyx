@@ -237,6 +237,8 @@ cdef class Leaf(RemoteServer):
                     c.fail(b"Authorization Violation", "Protocol Violation")
                 elif kind == OP_MSG:
                     self.message(&op)
+                    if c.reactor.budget.slow and c.reactor.budget.used_up() and not c.stalled:
+                        c.pause()
                 elif kind == OP_SUB:
                     self.add(&op)
                 else:

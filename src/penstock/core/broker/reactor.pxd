@@ -7,6 +7,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.clock cimport Clock
+from penstock.core.broker.turn_budget cimport TurnBudget
 from penstock.core.protocol.permissions cimport ConnectionPermissions
 from penstock.core.protocol.wire cimport Reader
 
@@ -78,7 +79,8 @@ cdef class Connection(Task):
     cdef public bint ready                 # may publish and subscribe: no authentication is required, or it has succeeded
     cdef bint dirty                        # on the reactor's list of connections with output
     cdef bint blocked                      # the kernel takes no more output now
-    cdef readonly bint stalled             # not read from: a subscriber of its messages is congested, or `awaiting` is set
+    cdef int held                          # requests of it that wait for their turns: nothing is read meanwhile (core/broker/request_queue)
+    cdef readonly bint stalled             # not read from: a subscriber of its messages is congested, or `awaiting` or `held` is set, or it paused
     cdef readonly bint closed
     cdef readonly bint closing             # output is flushed, then it is closed
     cdef readonly str reason               # why it was closed
@@ -116,6 +118,9 @@ cdef class Connection(Task):
     cdef void check_deliveries(self, bint filtered) noexcept    # `filtered`: a subscription overlaps a denied subject
     # --- what it has sent
     cdef void stall(self) noexcept                         # do not read from it until wake()
+    cdef void hold(self) noexcept                          # ... until release()
+    cdef int release(self) except -1
+    cdef int pause(self) except -1                         # ... until the next turn
     cdef void time_connect(self) noexcept                  # a first round trip, until the first PONG: from INFO to CONNECT
     cdef bint first_ping(self) noexcept                    # whether this PING is the first one after the CONNECT
     cdef void note_pong(self) noexcept
@@ -185,6 +190,9 @@ cdef class Reactor:
     cdef int spares
     cdef list commits                      # Tasks of the commit phase (streams)
     cdef list deliveries                   # Tasks of the delivery phase (consumers)
+    cdef list last                         # Tasks that run when the output of the turn is sent (queued requests)
+    cdef list paused                       # Connections that go on in the next turn
+    cdef readonly TurnBudget budget        # of slow work in this turn
     cdef dict connections                  # id -> Connection
     cdef list graveyard                    # closed in this turn: kept alive until its end
     cdef uint64_t next_id
@@ -198,6 +206,7 @@ cdef class Reactor:
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1
+    cdef int enlist_last(self, Task t) except -1
     # EventLoop overrides these three: they are what a reactor with sockets does otherwise. A work list for the loop would not do instead of
     # the calls. flush() is called in the middle of a turn, because a large output must leave memory and the caller looks at once whether the
     # socket took it; hang_up() must close the socket before the next operation of the same connection is parsed.

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.base.clock import Clock
+from penstock.core.broker.turn_budget import TurnBudget
 from penstock.core.protocol.permissions import ConnectionPermissions
 
 SLOW_PENDING: str
@@ -87,6 +88,7 @@ class Reactor:
     def __init__(self, clock: Clock, seed: int = 1) -> None: ...
     clock: Clock
     now_ns: int
+    budget: TurnBudget
     max_pending: int
     max_payload: int
     max_line: int

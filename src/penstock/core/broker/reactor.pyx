@@ -1,7 +1,8 @@
 """The state that all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
 
-A turn has three phases, each with a work list: *commits* (streams write the accepted messages, and release the acks of durable ones),
-*deliveries* (consumers deliver messages) and *output* (each connection with new output is flushed once).
+A turn has four phases, each with a work list: *commits* (streams write the accepted messages, and release the acks of durable ones),
+*deliveries* (consumers deliver messages), *output* (each connection with new output is flushed once) and *last* (queued requests). Slow work
+has a budget in each turn: a connection that used it up pauses until the next one.
 
 A Reactor without sockets is a whole server for tests and simulations: the test feeds and drains the connections, syncs happen in place, or
 the test ends them (`on_sync`). core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams
@@ -16,6 +17,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, out_free, out_reserve, out_waiting
 from penstock.core.base.clock cimport Clock
+from penstock.core.broker.turn_budget cimport TurnBudget
 from penstock.core.protocol.wire cimport ROLE_SERVER, reader_free, reader_init, reader_room
 
 cdef extern from "<unistd.h>" nogil:
@@ -191,7 +193,7 @@ cdef class Connection(Task):
         return 0
 
     cdef int wake(self) except -1:
-        if self.stalled and not self.closed and not self.awaiting:
+        if self.stalled and not self.closed and not self.awaiting and self.held == 0:
             self.stalled = False
             self.reactor.resumed.append(self)
         return 0
@@ -264,6 +266,19 @@ cdef class Connection(Task):
 
     cdef void stall(self) noexcept:
         self.stalled = True
+
+    cdef void hold(self) noexcept:
+        self.held += 1
+        self.stalled = not self.closed
+
+    cdef int release(self) except -1:
+        self.held -= 1
+        return self.wake()
+
+    cdef int pause(self) except -1:
+        self.stalled = True
+        self.reactor.paused.append(self)
+        return 0
 
     cdef void time_connect(self) noexcept:
         if not self.rtt_ns and self.reactor.now_ns > self.start_ns:
@@ -384,6 +399,9 @@ cdef class Reactor:
         self.resumed = []
         self.commits = []
         self.deliveries = []
+        self.last = []
+        self.paused = []
+        self.budget = TurnBudget()
         self.graveyard = []
         self.connections = {}
 
@@ -430,6 +448,12 @@ cdef class Reactor:
         if not t.queued:
             t.queued = True
             self.deliveries.append(t)
+        return 0
+
+    cdef int enlist_last(self, Task t) except -1:
+        if not t.queued:
+            t.queued = True
+            self.last.append(t)
         return 0
 
     cdef int flush(self, Connection c) except -1:
@@ -549,9 +573,26 @@ cdef class Reactor:
             for c in work:
                 c.dirty = False
                 self.flush(c)
+        if self.last:
+            work, self.last = self.last, []
+            for t in work:
+                t.queued = False
+                try:
+                    if t.run():
+                        self.enlist_last(t)
+                except Exception as error:
+                    self.report(error)
+        if self.paused:
+            work, self.paused = self.paused, []
+            for c in work:
+                c.wake()
+        if self.budget.slow:
+            self.budget.next_turn()
         if self.graveyard:
             self.graveyard.clear()
-        return len(self.deliveries) > 0 or len(self.commits) > 0 or len(self.resumed) > 0 or len(self.dirty) > 0
+        return (
+            len(self.deliveries) > 0 or len(self.commits) > 0 or len(self.resumed) > 0 or len(self.dirty) > 0 or len(self.last) > 0
+        )
 
     def all_connections(self) -> list:
         """Every open connection, oldest first."""

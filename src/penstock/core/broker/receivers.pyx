@@ -54,6 +54,8 @@ cdef class CallbackSink(Sink):
         self.callback = callback
 
     cdef int take(self, Connection source, Message* m) except -1:
+        if source is not None:
+            source.reactor.budget.note_slow()
         return 1 if self.callback(
             source,
             PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),

@@ -154,6 +154,8 @@ cdef class Sessions(ProtocolHandler):
                 self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
                 self.publish(c, &op)
+                if self.reactor.budget.slow and self.reactor.budget.used_up() and not c.stalled:
+                    c.pause()
             elif kind == OP_MORE:
                 break
             elif kind < 0:

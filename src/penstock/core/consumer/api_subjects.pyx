@@ -126,6 +126,8 @@ cdef class ApiSubjects(Sink):
         return self.ask(source, m)
 
     cdef int ask(self, Connection source, Message* m) except -1:
+        if source is not None:
+            source.reactor.budget.note_slow()
         return 1 if self.api(
             source,
             PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),

@@ -2,7 +2,8 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.log.log cimport Log
-from penstock.core.log.subject_table cimport Subject
+from penstock.core.log.subject_index cimport SubjectIndex
+from penstock.core.log.subject_table cimport Subject, SubjectTable
 
 
 cdef class Wanted:
@@ -17,6 +18,26 @@ cdef class Wanted:
     cdef const uint8_t* at(self) except NULL
     cdef uint32_t count(self) noexcept               # number of ids
     cdef uint64_t messages(self) noexcept
+
+
+cdef struct Run:
+    size_t at, end               # a range of ids, sorted by name
+
+
+cdef class SubjectsPage:
+    cdef Wanted w
+    cdef SubjectIndex index
+    cdef SubjectTable table
+    cdef uint32_t count          # of the table's ids at the start
+    cdef Out runs, heap          # Runs; their numbers, the run with the lowest name first
+    cdef size_t sorted           # ids that are in runs
+    cdef size_t before, left     # subjects before the page, and on it, that were not taken
+    cdef readonly size_t total   # subjects that match
+    cdef bint sound(self) noexcept
+    cdef int pile(self) except -1
+    cdef uint32_t pop(self) noexcept
+    cdef void sink(self, size_t at) noexcept
+    cdef bint lower(self, uint32_t one, uint32_t other) noexcept
 
 
 # The subjects that match a pattern. `listed`: list the ids also for the pattern `>`.

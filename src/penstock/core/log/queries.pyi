@@ -5,6 +5,19 @@ from penstock.core.log.log import Log, StoredMessage
 def subjects(log: Log, pattern: str = ">") -> dict[str, int]:
     """Subject -> live messages, for subjects that match."""
 
+class SubjectsPage:
+    """A page of the subjects that match, ordered by name, made in steps.
+
+    A subject that loses all its messages meanwhile is left out; a purge of the whole log may end the page early.
+    """
+
+    total: int  # subjects that match
+    def __init__(self, log: Log, pattern: str, offset: int, limit: int) -> None: ...
+    def sort(self) -> bool:
+        """Do one step of ordering; whether more are needed, before `take`."""
+    def take(self, most: int) -> dict[str, int] | None:
+        """Subject -> live messages for the next subjects of the page, after looking at `most`; None: that was all."""
+
 def subjects_page(log: Log, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
     """How many subjects match, and `limit` of them from `offset` on, ordered by name."""
 
@@ -32,8 +45,8 @@ def last_seq_of(log: Log, pattern: str) -> int:
 def count_from(log: Log, seq: int, pattern: str = ">") -> int:
     """The number of live messages with sequence >= seq whose subject matches."""
 
-def deleted(log: Log) -> list[tuple[int, int]]:
-    """Holes between first_seq and last_seq, as (first, count), ascending."""
+def deleted(log: Log, start: int = 0, most: int = -1) -> list[tuple[int, int]]:
+    """Holes between first_seq and last_seq, as (first, count), ascending: at most `most` from a sequence on (-1: all)."""
 
 def purge_subjects(log: Log, pattern: str, below: int | None = None, keep: int = 0) -> int:
     """Remove messages whose subject matches, below a sequence and/or all but the newest `keep`; return how many."""

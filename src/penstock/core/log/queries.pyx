@@ -18,6 +18,7 @@ from penstock.core.protocol.subjects cimport subject_has_wildcard
 cdef enum:
     FEW = 16                     # up to this many subjects are searched in their histories, one by one
     REPEATED_MAX = 65536         # matches of a list of patterns that an earlier pattern of the list had, too
+    SORT_IDS = 512               # subjects of a page that are sorted in one step
     SPARSE = 16                  # with fewer than one wanted message in 16, searching each is cheaper than reading all entries
 
 
@@ -137,13 +138,112 @@ def subject_state(Log log, subject: str) -> tuple[int, int, int]:
     return (state.msgs, state.first, state.last)
 
 
+cdef class SubjectsPage:
+    """A page of the subjects that match, ordered by name: runs of ids are sorted one by one, then merged step by step."""
+
+    def __cinit__(self):
+        memset(&self.runs, 0, sizeof(Out))
+        memset(&self.heap, 0, sizeof(Out))
+
+    def __dealloc__(self) -> None:
+        out_free(&self.runs)
+        out_free(&self.heap)
+
+    def __init__(self, Log log, pattern: str, offset: int, limit: int) -> None:
+        self.w = wanted_of(log, pattern, True)
+        self.index = names_of(log)
+        self.table = log.subjects_table
+        self.count = self.table.count
+        self.total = self.w.n
+        self.before = min(max(offset, 0), self.total)
+        self.left = min(max(limit, 0), self.total - self.before)
+
+    def sort(self) -> bool:
+        """Sort one more run; whether more are to be sorted."""
+        cdef uint32_t scratch[SORT_IDS]
+        cdef uint32_t* ids = <uint32_t*>self.w.ids.data
+        cdef Run run
+        if not self.left or self.sorted >= self.total or not self.sound():
+            return False
+        run.at = self.sorted
+        run.end = self.sorted = min(self.sorted + SORT_IDS, self.total)
+        self.index.sort(ids + run.at, run.end - run.at, scratch)
+        if run.at and self.index.compare(ids[run.at - 1], ids[run.at]) <= 0:
+            (<Run*>(self.runs.data + self.runs.len) - 1).end = run.end          # the run before it continues
+        else:
+            out_put(&self.runs, <const char*>&run, sizeof(Run))
+        if self.sorted == self.total:
+            self.pile()
+        return self.sorted < self.total
+
+    def take(self, most: int) -> dict[str, int] | None:
+        """Subject -> live messages for the next subjects of the page, after looking at `most`; None: that was all."""
+        cdef dict found = {}
+        cdef uint32_t id
+        cdef int64_t looked = most
+        if not self.left or not self.sound():
+            return None
+        while looked > 0 and self.left:
+            looked -= 1
+            id = self.pop()
+            if self.before:
+                self.before -= 1
+                continue
+            self.left -= 1
+            if self.table.table[id].state.msgs:
+                found[name_of(self.w.log, id)] = self.table.table[id].state.msgs
+        return found
+
+    cdef bint sound(self) noexcept:
+        """Whether the ids are still those of the log: a page ends early when the log has begun anew."""
+        if self.w.log.subjects_table is not self.table or self.table.count < self.count:
+            self.left = 0
+        return self.left > 0
+
+    cdef int pile(self) except -1:
+        """Make a heap of the runs."""
+        cdef uint32_t run, n = <uint32_t>(self.runs.len // sizeof(Run))
+        for run in range(n):
+            out_put(&self.heap, <const char*>&run, sizeof(uint32_t))
+        for run in range(n // 2, 0, -1):
+            self.sink(run - 1)
+        return 0
+
+    cdef uint32_t pop(self) noexcept:
+        """Take the subject with the lowest name."""
+        cdef uint32_t* heap = <uint32_t*>self.heap.data
+        cdef Run* run = <Run*>self.runs.data + heap[0]
+        cdef uint32_t id = self.w.id(run.at)
+        run.at += 1
+        if run.at == run.end:
+            self.heap.len -= sizeof(uint32_t)
+            heap[0] = heap[self.heap.len // sizeof(uint32_t)]
+        self.sink(0)
+        return id
+
+    cdef void sink(self, size_t at) noexcept:
+        cdef uint32_t* heap = <uint32_t*>self.heap.data
+        cdef size_t n = self.heap.len // sizeof(uint32_t), child
+        while 2 * at + 1 < n:
+            child = 2 * at + 1
+            if child + 1 < n and self.lower(heap[child + 1], heap[child]):
+                child += 1
+            if not self.lower(heap[child], heap[at]):
+                break
+            heap[at], heap[child] = heap[child], heap[at]
+            at = child
+
+    cdef bint lower(self, uint32_t one, uint32_t other) noexcept:
+        cdef Run* runs = <Run*>self.runs.data
+        return self.index.compare(self.w.id(runs[one].at), self.w.id(runs[other].at)) < 0
+
+
 def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
     """How many subjects match, and `limit` of them from `offset` on, ordered by name."""
-    cdef Wanted w = wanted_of(log, pattern, True)
-    cdef size_t k, first = min(max(offset, 0), w.n), last = min(first + max(limit, 0), w.n)
-    if w.n > 1 and first < last:
-        (<SubjectIndex>names_of(log)).order_by_name(<uint32_t*>w.ids.data, w.n)
-    return w.n, {name_of(log, w.id(k)): w.subject(k).state.msgs for k in range(first, last)}
+    page = SubjectsPage(log, pattern, offset, limit)
+    while page.sort():
+        pass
+    return page.total, page.take(page.total) or {}
 
 
 cdef Wanted wanted_of_all(Log log, list patterns, int64_t most):
@@ -424,19 +524,23 @@ cdef const uint8_t* straddling(Wanted w, uint64_t seq) except NULL:
     return flags
 
 
-def deleted(Log log) -> list[tuple[int, int]]:
-    """Holes between first_seq and last_seq, as (first, count), ascending."""
+def deleted(Log log, start: int = 0, most: int = -1) -> list[tuple[int, int]]:
+    """Holes between first_seq and last_seq, as (first, count), ascending: at most `most` from a sequence on (-1: all)."""
     cdef list holes = []
     cdef Segment s
-    cdef uint64_t at = log.span.first_seq
+    cdef uint64_t at = max(start, log.span.first_seq)
     cdef uint32_t i, k
     for s in log.segments.items:
+        if s.first + s.count <= at:
+            continue
         i = <uint32_t>(at - s.first) if at > s.first else 0
         while i < s.count:
             k = s.next_live(i)
             if k < s.count:
                 if s.first + k > at:
                     holes.append((at, s.first + k - at))
+                    if len(holes) == most:
+                        return holes
                 at = s.first + k + 1
                 # A run of live messages; the fast way when none of the segment is removed.
                 if s.dead == NULL:

@@ -30,13 +30,11 @@ cdef class SubjectIndex:
 
     # Append the ids of the subjects that match to `found`, as uint32s: each once, in no order.
     cdef int match(self, const char* pattern, size_t n, Out* found) except -1
-    # Sort n ids of the table by name, in place.
-    cdef int order_by_name(self, uint32_t* ids, size_t n) except -1
     cdef int compare(self, uint32_t one, uint32_t other) noexcept
     cdef int compare_key(self, uint32_t id) noexcept
     cdef int advance(self) except -1
     cdef int compare_each(self, uint32_t first, uint32_t end, const char* pattern, size_t n, Out* found) except -1
-    cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept
+    cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept     # n ids by name; scratch has room for as many
     cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1
     cdef int step(self, Pattern* pattern, const char* s, size_t n) except -1
     cdef size_t seek(self, const uint32_t* run, size_t at) noexcept

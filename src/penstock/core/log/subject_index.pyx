@@ -100,17 +100,6 @@ cdef class SubjectIndex:
                 budget -= 1
         return 0
 
-    cdef int order_by_name(self, uint32_t* ids, size_t n) except -1:
-        cdef uint32_t* scratch
-        if n < 2:
-            return 0
-        scratch = <uint32_t*>malloc(n * sizeof(uint32_t))
-        if scratch == NULL:
-            raise MemoryError
-        self.sort(ids, n, scratch)
-        free(scratch)
-        return 0
-
     cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept:
         # Merge sort from pairs up; neighbours that are in order already are not moved.
         cdef size_t width = 1, low, mid, high, i, j, k

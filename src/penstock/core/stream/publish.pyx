@@ -610,6 +610,7 @@ cdef class PublishPath:
         if self.rules is None or draft is None:
             verdict = verdict_without_rules(stage, m)
         else:
+            self.reactor.budget.note_slow()
             try:
                 verdict = self.rules.ask(stage, draft)
             except OSError as error:

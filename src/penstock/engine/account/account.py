@@ -141,6 +141,7 @@ class JetStreamAccount:
         self.settings = settings
         self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
+        self.revision = 0  # counts creates, updates and deletes of streams
         self.listening = StreamSubjects()  # the subjects of `streams`
         self.offline: dict[str, OfflineStream] = {}  # streams on the disk that cannot be opened
         # origin -> the upstreams of this server that copy the origin or wait for it

@@ -91,6 +91,14 @@ class ApiAudit(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class ApiLimitReached(Advisory, kw_only=True):
+    """Requests were refused because too many waited."""
+
+    server: str = ""
+    domain: Annotated[str, OMIT] = ""
+    dropped: Int64 = 0
+
+
 class SnapshotCreate(Advisory, kw_only=True):
     """A backup begins."""
 
@@ -295,6 +303,13 @@ class Advisories:
         """An API call was answered. The caller has checked `audited`."""
         event.domain = self._domain
         self._publish(API_AUDIT, "api_audit", event, now_ns)
+
+    def api_limit_reached(self, server: str, dropped: int, now_ns: int) -> None:
+        """So many requests were refused because too many waited."""
+        subject = f"{ADVISORY_PREFIX}.API.LIMIT_REACHED"
+        if self._router.has_interest(subject):
+            event = ApiLimitReached(server=server, domain=self._domain, dropped=dropped)
+            self._publish(subject, "api_limit_reached", event, now_ns)
 
     def snapshot_create(
         self, stream: str, state: StreamState, client: ClientInfo | None, now_ns: int

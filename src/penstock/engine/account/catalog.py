@@ -4,12 +4,13 @@ An entry joins the configuration, the compiled object that implements it, and th
 make no decisions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.api.codec import encode, encode_part
 from penstock.api.consumers import (
     ConsumerConfig,
     ConsumerInfo,
@@ -48,9 +49,29 @@ _ACK_POLICIES = {
     "explicit": ACK_EXPLICIT,
     "flow_control": ACK_FLOW,
 }
+HOLES_STEP = 300  # ranges of deleted sequences,
+DELETED_STEP = 2_000  # deleted sequences, and
+SUBJECTS_STEP = 500  # subjects of one step
 LOST_LIMIT = 10_000
 """How many lost sequences a response names."""
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
+
+
+class ListedConfig:
+    """The configuration in a list, encoded once until it changes."""
+
+    __slots__ = ("_config", "_written")
+
+    def __init__(self) -> None:
+        """Nothing is encoded yet."""
+        self._config: StreamConfig | ConsumerConfig | None = None
+        self._written = msgspec.Raw()
+
+    def written(self, config: StreamConfig | ConsumerConfig) -> Any:
+        """Return the encoded configuration, which a message takes in its place."""
+        if config is not self._config:
+            self._config, self._written = config, msgspec.Raw(encode(config))
+        return self._written
 
 
 @dataclass(eq=False)
@@ -65,6 +86,7 @@ class ConsumerEntry:
     persistent: bool  # configuration and state are on disk
     unused: Alarm  # ends the consumer after its inactive threshold
     resume: Alarm  # the end of its pause
+    listed: ListedConfig = field(default_factory=ListedConfig)
 
     @property
     def internal(self) -> bool:
@@ -125,6 +147,7 @@ class StreamEntry:
     save_at_ns: int = 0  # when consumer states may be written again
     # consumers with unsaved states, in the order of the changes
     changed: dict[ConsumerEntry, None] = field(default_factory=dict)
+    listed: ListedConfig = field(default_factory=ListedConfig)
     internal_consumers: int = 0  # how many consumers are internal
     direct_consumers: int = 0  # how many consumers are hidden from the API
     # names of the other ones in order; None: a consumer came or went since a list was asked for
@@ -242,13 +265,39 @@ def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
     return LostStreamData(msgs=msgs)
 
 
-def deleted_sequences(entry: StreamEntry) -> list[int]:
-    """Return every sequence between the first and the last that has no message."""
-    return [
-        seq
-        for first, count in queries.deleted(entry.core.log)
-        for seq in range(first, first + count)
-    ]
+def deleted_sequences(entry: StreamEntry) -> Generator[None, None, Any]:
+    """Return every sequence between the first and the last that has no message, encoded in steps."""
+    pieces: list[bytes] = []
+    numbers: list[int] = []
+    at = 0
+    while holes := queries.deleted(entry.core.log, at, HOLES_STEP):
+        for first, count in holes:
+            at = first + count
+            for low in range(first, at, DELETED_STEP):
+                numbers.extend(range(low, min(low + DELETED_STEP, at)))
+                if len(numbers) >= DELETED_STEP:
+                    pieces.append(encode_part(numbers)[1:-1])
+                    numbers = []
+                    yield
+        yield
+    if numbers:
+        pieces.append(encode_part(numbers)[1:-1])
+    return msgspec.Raw(b"[%b]" % b",".join(pieces)) if pieces else []
+
+
+def subjects_of(
+    entry: StreamEntry, pattern: str, offset: int, limit: int
+) -> Generator[None, None, tuple[int, Any]]:
+    """Return how many subjects match, and the counts of a page of them, encoded in steps."""
+    page = queries.SubjectsPage(entry.core.log, pattern, offset, limit)
+    while page.sort():
+        yield
+    pieces = []
+    while (counts := page.take(SUBJECTS_STEP)) is not None:
+        if counts:
+            pieces.append(encode_part(counts)[1:-1])
+        yield
+    return page.total, msgspec.Raw(b"{%b}" % b",".join(pieces)) if pieces else {}
 
 
 def stream_info(
@@ -256,11 +305,14 @@ def stream_info(
 ) -> StreamInfo:
     """Return a stream as the API shows it; lists show it without the server's version."""
     config = entry.config
+    shown: Any = None
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
-        config = msgspec.structs.replace(config, metadata=metadata)
+        shown = msgspec.structs.replace(config, metadata=metadata)
+    else:
+        shown = entry.listed.written(config)
     info = StreamInfo(
-        config=config,
+        config=shown,
         created=entry.created_ns,
         state=stream_state(entry),
         domain=settings.domain,
@@ -290,16 +342,19 @@ def consumer_info(
 ) -> ConsumerInfo:
     """Return a consumer as the API shows it; lists show it without the server's version."""
     config = entry.config
+    shown: Any = None
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
-        config = msgspec.structs.replace(config, metadata=metadata)
+        shown = msgspec.structs.replace(config, metadata=metadata)
+    else:
+        shown = entry.listed.written(config)
     state = entry.core.state()
     paused_ns = remaining(entry.paused_until_ns, now_ns)
     return ConsumerInfo(
         stream_name=stream.config.name,
         name=entry.name,
         created=entry.created_ns,
-        config=config,
+        config=shown,
         delivered=SequenceInfo(
             consumer_seq=state.delivered_consumer_seq,
             stream_seq=state.delivered_stream_seq,

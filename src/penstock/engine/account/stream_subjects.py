@@ -20,6 +20,15 @@ class StreamSubjects:
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._free: list[int] = []
+        self._sorted: list[str] | None = (
+            None  # None: a stream came or went since names() was called
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of all streams, sorted once for all requests until a stream comes or goes."""
+        if self._sorted is None:
+            self._sorted = sorted(self._numbers)
+        return self._sorted
 
     def add(self, name: str, subjects: Iterable[str]) -> None:
         """Add subjects of a stream."""
@@ -28,6 +37,7 @@ class StreamSubjects:
             number = self._free.pop() if self._free else len(self._numbers)
             self._numbers[name] = number
             self._names[number] = name
+            self._sorted = None
         for subject in subjects:
             self._patterns.add(subject, number)
 
@@ -43,6 +53,7 @@ class StreamSubjects:
         number = self._numbers.pop(name)
         del self._names[number]
         self._free.append(number)
+        self._sorted = None
 
     def taken(self, name: str, subjects: Iterable[str]) -> bool:
         """Return whether another stream gets messages of one of the subjects. 10052: the comparison

@@ -7,8 +7,10 @@ or repeats follow Go's calendar.
 """
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.api.times import format_time, parse_time
@@ -27,6 +29,7 @@ _NAMED = {
 }
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_KEPT = 1000  # patterns
 _YEARS = 5  # a pattern without a match in so many years is refused
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -89,7 +92,7 @@ def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
         if ns < now_ns:
             ns = _rounded(now_ns) + every_ns
         return Due(min(ns, NEVER_NS), format_time(ns), True)
-    cron = Cron(_NAMED.get(pattern, pattern), zone or UTC)
+    cron = cron_of(_NAMED.get(pattern, pattern), zone or UTC)
     seconds = cron.next(after_ns // SECOND)
     if seconds * SECOND < now_ns:
         seconds = cron.next(_rounded(now_ns) // SECOND)
@@ -98,6 +101,12 @@ def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
 
 def _rounded(ns: int) -> int:
     return (ns + SECOND // 2) // SECOND * SECOND
+
+
+@lru_cache(_KEPT)
+def cron_of(pattern: str, zone: tzinfo) -> "Cron":
+    """Return a pattern, which is parsed once while it is in use. TimetableError."""
+    return Cron(pattern, zone)
 
 
 class Cron:
@@ -116,14 +125,32 @@ class Cron:
         self._month, _ = _field(fields[4], 1, 12, _MONTHS)
         self._weekday, any_weekday = _field(fields[5], 0, 6, _DAYS, base=0)
         self._both_days = any_day or any_weekday
+        sets = (self._second, self._minute, self._hour, self._day, self._month, self._weekday)
+        if not all(sets) or not any(self._has_day(2000, month) for month in self._month):
+            raise TimetableError("the pattern has no next time")
+        # what the last search found: no time between `after` and `found` matches; `found` is 0 when
+        # no time in the years from that of `after` on does
+        self._searched: tuple[int, int] | None = None
 
     def next(self, after: int) -> int:
         """Return the first time after `after`, in seconds. TimetableError: there is none in the
         next years.
         """
+        if self._searched is not None:
+            start, found = self._searched
+            if start <= after < found:
+                return found
+            if not found and start <= after and self._year(start) == self._year(after):
+                raise TimetableError("the pattern has no next time")
+        self._searched = after, 0
+        found = self._search(after)
+        self._searched = after, found
+        return found
+
+    def _search(self, after: int) -> int:
         at = after + 1
         cut = False  # whether the fields below this one were set to their lowest value
-        last_year = self._local(at).year + _YEARS
+        last_year = self._year(after) + _YEARS
         while True:
             local = self._local(at)
             if local.year > last_year:
@@ -135,21 +162,44 @@ class Cron:
 
     def _step(self, at: int, local: datetime, cut: bool) -> tuple[int, bool]:
         """Move on by one step of the first field that does not match."""
-        if local.month not in self._month:
-            first = local if cut else local.replace(day=1, hour=0, minute=0, second=0)
+        if local.month not in self._month or not self._has_day(local.year, local.month, local.day):
+            first = local.replace(day=1)
+            if not cut:
+                first = first.replace(hour=0, minute=0, second=0)
             return self._moved(first, months=1), True
         if not self._is_day(local):
             start = local if cut else local.replace(hour=0, minute=0, second=0)
-            return self._moved(start, days=1), True
+            at = self._moved(start, days=self._days_to_go(local))
+            if self._offset(at) != (local.utcoffset() or timedelta()).total_seconds():
+                at = self._moved(start, days=1)
+            return at, True
         if local.hour not in self._hour:
             if not cut:
                 at = self._instant(local.replace(minute=0, second=0))
-            return at + 3600, True
+            return self._ahead(at, 3600, local.hour, self._hour, 24), True
         if local.minute not in self._minute:
-            return (at if cut else at - at % 60) + 60, True
+            at = at if cut else at - at % 60
+            return self._ahead(at, 60, local.minute, self._minute, 60), True
         if local.second not in self._second:
-            return at + 1, True
+            return self._ahead(at, 1, local.second, self._second, 60), True
         return at, cut
+
+    def _ahead(self, at: int, unit: int, now: int, allowed: frozenset[int], end: int) -> int:
+        """Move on to the next allowed value of a field, or to the end of the field above: one by
+        one where the clocks change on the way.
+        """
+        following = min((each for each in allowed if each > now), default=end)
+        target = at + (following - now) * unit
+        return target if self._offset(target) == self._offset(at) else at + unit
+
+    def _days_to_go(self, local: datetime) -> int:
+        """Return the days from a day to the next one that matches, or to the next month."""
+        days = 1
+        while local.day + days <= monthrange(local.year, local.month)[1] and not self._is_day(
+            local + timedelta(days=days)
+        ):
+            days += 1
+        return days
 
     def text(self, at: int) -> str:
         """Return a time in the zone as the protocol writes it."""
@@ -164,6 +214,15 @@ class Cron:
     def _is_day(self, local: datetime) -> bool:
         day, weekday = local.day in self._day, local.isoweekday() % 7 in self._weekday
         return day and weekday if self._both_days else day or weekday
+
+    def _has_day(self, year: int, month: int, first: int = 1) -> bool:
+        """Whether the month may have a day that matches, from its day `first` on."""
+        if not self._both_days:
+            return True
+        return any(first <= day <= monthrange(year, month)[1] for day in self._day)
+
+    def _year(self, after: int) -> int:
+        return self._local(after + 1).year
 
     def _local(self, at: int) -> datetime:
         return (_EPOCH + timedelta(seconds=at)).astimezone(self._zone)

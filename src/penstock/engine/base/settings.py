@@ -9,6 +9,7 @@ MAX_DESCRIPTION_LENGTH = 4096
 MAX_METADATA_BYTES = 128 * 1024
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
+LIST_STEP = 4  # rows of a list that are made in one step
 SUBJECTS_LIMIT = 100_000
 MAX_SUBJECTS = 5_000
 """The most subjects of a stream, and filters of a consumer. The limit bounds the work of one

@@ -6,7 +6,7 @@ API reference and the metrics read this table.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -69,7 +69,8 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response | None]  # returns None: no answer
+    # returns None: no answer; a generator: the answer takes several steps
+    handler: Callable[..., Response | Generator[None, None, Response] | None]
     request: type[Struct]
     response: type[Response]
     type: str

@@ -5,8 +5,10 @@ response. Refusals are raised as ApiError.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Raw
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
@@ -25,12 +27,13 @@ from penstock.api.calls import (
     Response,
     SuccessResponse,
 )
+from penstock.api.codec import encode
 from penstock.api.consumers import ConsumerConfig
 from penstock.engine.account import limits
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import ConsumerEntry, StreamEntry, consumer_info, remaining
 from penstock.engine.base.hashes import stream_identity
-from penstock.engine.base.settings import LIST_LIMIT, NAMES_LIMIT
+from penstock.engine.base.settings import LIST_LIMIT, LIST_STEP, NAMES_LIMIT
 from penstock.engine.config import consumer_config
 from penstock.engine.lifecycles import consumers
 
@@ -115,17 +118,19 @@ def names(
 
 def list_(
     account: JetStreamAccount, request: ConsumersRequest, stream: str
-) -> ConsumerListResponse:
+) -> Generator[None, None, ConsumerListResponse]:
     """CONSUMER.LIST."""
     owner = account.stream(stream)
     found = owner.public_names()
     offset = min(max(request.offset, 0), len(found))
-    page = [
-        consumer_info(
-            owner, owner.consumers[name], account.settings, account.now_ns, versioned=False
-        )
-        for name in found[offset : offset + LIST_LIMIT]
-    ]
+    page: list[Any] = []
+    for number, name in enumerate(found[offset : offset + LIST_LIMIT], 1):
+        entry = owner.consumers.get(name)
+        if entry is not None:  # not deleted meanwhile
+            shown = consumer_info(owner, entry, account.settings, account.now_ns, versioned=False)
+            page.append(Raw(encode(shown)))
+        if number % LIST_STEP == 0:
+            yield
     return ConsumerListResponse(
         total=len(found) + len(owner.offline),
         offset=offset,

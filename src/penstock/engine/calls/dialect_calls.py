@@ -5,7 +5,7 @@ publish to the subject of a call gets the refusal in the dialect: a permission t
 the API denies it in each dialect.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from penstock.api.calls import MsgGetResponse, Response
 from penstock.api.dialects.configurations import DialectError
 from penstock.api.dialects.requests import (
     Conversation,
+    HasInterest,
     ServerLimits,
     Unacknowledged,
     converse,
@@ -24,6 +25,7 @@ from penstock.api.dialects.templates import TemplateCall
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.core.broker.reactor import Connection
+from penstock.core.broker.request_queue import Work
 from penstock.core.protocol.subjects import subset
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.advisories import ApiAudit
@@ -32,8 +34,9 @@ from penstock.engine.lifecycles.templates import Templates
 
 Answer = Callable[
     [Connection | None, str, bytes, Callable[[Response], None]],
-    Response | None,
+    Generator[None, None, Response | None],
 ]
+Submit = Callable[[Connection | None, Work, int], bool]
 
 
 @dataclass
@@ -51,15 +54,14 @@ class _Asked:
 class DialectCalls:
     """Answers the requests of one account in the dialects."""
 
-    def __init__(self, account: JetStreamAccount, answer: Answer) -> None:
-        """`answer(source, call, body, then)` answers one call of today's API; None: `then` gets the
-        answer later.
+    def __init__(self, account: JetStreamAccount, answer: Answer, submit: Submit) -> None:
+        """`answer(source, call, body, then)` answers one call of today's API, in steps; None: `then`
+        gets the answer later. `submit(source, work, size)` carries out a request; False: too many wait.
         """
         self._account = account
         self._answer = answer
-        account.templates = Templates(
-            account, lambda call, body: answer(None, call, body, lambda late: None)
-        )
+        self._submit = submit
+        account.templates = Templates(account, self._make)
 
     def take(self, source: Connection | None, subject: str, reply: str, body: bytes) -> bool:
         """Answer one request; False when no dialect has the subject."""
@@ -71,10 +73,22 @@ class DialectCalls:
         conversation = converse(subject, body)
         if conversation is None:
             return False
-        self._go_on(_Asked(source, subject, reply, body, conversation), None)
+        asked = _Asked(source, subject, reply, body, conversation)
+        if not self._submit(source, self._go_on(asked, None), len(subject) + len(body)):
+            self._finish(asked, refusal(dialect_of_subject(subject), "insufficient resources"))
         return True
 
-    def _go_on(self, asked: _Asked, given: Any) -> None:
+    def _make(self, call: str, body: bytes) -> Response | None:
+        """Carry out a call at once; its answer may come later and is not needed then."""
+        steps = self._answer(None, call, body, lambda late: None)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: Response | None = end.value
+                return made
+
+    def _go_on(self, asked: _Asked, given: Any) -> Generator[None, None, None]:
         """Carry a conversation on with the answer to its last question."""
         account = self._account
         while True:
@@ -92,21 +106,25 @@ class DialectCalls:
                     text = str(error)
                     return self._finish(asked, refusal(dialect_of_subject(asked.subject), text))
                 continue
+            if isinstance(wish, HasInterest):
+                given = account.router.has_interest(wish.subject)
+                continue
             if isinstance(wish, ServerLimits):
-                given = self._account.settings.max_memory, self._account.settings.max_storage
+                given = account.settings.max_memory, account.settings.max_storage
                 continue
             if _denied(asked.source, f"{API_PREFIX}.{wish.subject}"):
                 text = "permissions violation"
                 return self._finish(asked, refusal(dialect_of_subject(asked.subject), text))
-            before = account.api_errors  # a question is no call of the client
-            given = self._answer(
-                asked.source, wish.subject, wish.body, lambda late: self._go_on(asked, late)
+            given = yield from self._answer(
+                asked.source, wish.subject, wish.body, lambda late: self._go_on_later(asked, late)
             )
-            account.api_errors = before
             if given is None:
                 return None
             if isinstance(given, MsgGetResponse) and given.message is not None:
                 asked.shown = wish.subject.rpartition(".")[2], given.message.seq
+
+    def _go_on_later(self, asked: _Asked, late: Response) -> None:
+        self._submit(None, self._go_on(asked, late), 0)
 
     def _template(self, asked: _Asked, wish: TemplateCall) -> object:
         """The answer of the templates. DialectError: the request or the client's permissions do not allow it."""

@@ -1,12 +1,15 @@
 """Answering `$JS.API.` requests: find the call in the table, read its request, send its response.
 
-The response goes out at once, or when the handler has it, or when the disk has what it tells.
+    subject ──► row of the table ──► RequestQueue ──► read, handler, response     a generator: it yields between steps
+
+The queue carries a request out at once, or in later turns when there are many or the answer is long. The response goes
+out when the handler has it, or when the disk has what it tells.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import TYPE_PREFIX, MsgGetResponse, Response
@@ -15,9 +18,11 @@ from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
 from penstock.core.broker.reactor import Connection
+from penstock.core.broker.request_queue import RequestQueue, Work
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.advisories import ApiAudit
 from penstock.engine.account.catalog import StreamEntry
+from penstock.engine.base.settings import SECOND
 from penstock.engine.calls import direct_get
 from penstock.engine.calls.api_calls import CALLS, Body, Call
 from penstock.engine.calls.dialect_calls import DialectCalls
@@ -27,6 +32,10 @@ _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n
 _LEVEL_DIGITS_MAX = 9
 _QUIET_NS = 60_000_000_000
 _API = f"{API_PREFIX}."
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+_REFUSED = "too many requests"  # not a pattern
+TOO_MANY = errors.InsufficientResourcesError()
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
 
@@ -40,18 +49,21 @@ class _Asked:
     subject: str
     reply: str
     body: bytes
-    then: Callable[[Response], None] | None = None  # gets a late response, which is not sent
+    # gets a late response, which is not sent: the request is a question of this server, and not counted
+    then: Callable[[Response], None] | None = None
 
 
 class Dispatcher:
     """Answers the API requests of one account: `take` gets each request."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Start to serve the account's API subjects."""
+    def __init__(self, account: JetStreamAccount, requests: RequestQueue) -> None:
+        """Start to serve the account's API subjects. `requests` has those of all accounts."""
         self._account = account
+        self._requests = requests
         self._strict = account.settings.strict
         # pattern of a call -> no report of its disk errors before this time
         self._quiet_until_ns: dict[str, int] = {}
+        self._refused = 0  # requests since the last advisory about them
         self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
         for call in CALLS:
             tokens = call.pattern.split(".")
@@ -59,7 +71,7 @@ class Dispatcher:
             rest = tokens[-1] == ">"
             wildcards = len(tokens) - len(head) - rest
             self._rows.setdefault(".".join(head), []).append((wildcards, rest, call))
-        self._dialects = DialectCalls(account, self.answer)
+        self._dialects = DialectCalls(account, self.answer, self._submit)
         account.serve(self.take)
 
     def take(
@@ -81,19 +93,54 @@ class Dispatcher:
             self._account.on_request(source, subject, headers, body)
         if call.replied and not reply:
             return True
-        self._answer(_Asked(call, names, source, subject, reply, body), headers)
+        asked = _Asked(call, names, source, subject, reply, body)
+        size = len(subject) + len(reply) + len(headers) + len(body)
+        if not self._submit(source, self._answer(asked, headers), size):
+            self._finish(asked, call.response(error=TOO_MANY.body()))
         return True
 
-    def _answer(self, asked: _Asked, headers: bytes) -> None:
+    def close(self) -> None:
+        """Give up the requests that wait."""
+        self._requests.drop(self._account)
+
+    def _submit(self, source: Connection | None, work: Work, size: int) -> bool:
+        """Carry out the work of a request for a client, or for someone else. False: too many wait."""
+        account = self._account
+        taken = self._requests.submit(account, source, self._as_caller(source, work), size)
+        if not taken:
+            account.api_errors += 1
+            self._refused += 1
+            if account.now_ns >= self._quiet_until_ns.get(_REFUSED, 0):
+                self._quiet_until_ns[_REFUSED] = account.now_ns + SECOND
+                account.report(f"account {account.name}: API request queue is full")
+                account.advisories.api_limit_reached(
+                    account.settings.server_name, self._refused, account.now_ns
+                )
+                self._refused = 0
+        return taken
+
+    def _as_caller(self, source: Connection | None, work: Steps[T]) -> Steps[T]:
+        """The work, with the client as the account's caller during each step."""
+        account = self._account
+        while True:
+            account.caller = source
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                account.caller = None
+            yield
+
+    def _answer(self, asked: _Asked, headers: bytes) -> Steps[None]:
         """Answer a request, or let it wait."""
-        if self._waits(asked, lambda: self._answer(asked, headers)):
+        if self._waits(asked, lambda: self._submit(None, self._answer(asked, headers), 0)):
             return
-        self._account.caller = asked.source
-        response, answer_headers = self._response(asked, headers)
+        response, answer_headers = yield from self._response(asked, headers)
         if response is not None:
             self._account.waiting_files.commit()  # answers in the order of the requests
             self._finish(asked, response, answer_headers)
-        self._account.caller = None
 
     def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
         """Whether a request for a message has to wait, because many answers already wait for the disk."""
@@ -147,7 +194,7 @@ class Dispatcher:
 
     def answer(
         self, source: Connection | None, call: str, body: bytes, then: Callable[[Response], None]
-    ) -> Response | None:
+    ) -> Steps[Response | None]:
         """Answer the request of a call, the subject behind `$JS.API.`, without sending the answer;
         None: `then` gets it later.
         """
@@ -157,16 +204,14 @@ class Dispatcher:
         row, names = found
         asked = _Asked(row, names, source, "", "", body, then)
 
-        def again() -> None:
-            late = self.answer(source, call, body, then)
+        def again() -> Steps[None]:
+            late = yield from self.answer(source, call, body, then)
             if late is not None:
                 then(late)
 
-        if self._waits(asked, again):
+        if self._waits(asked, lambda: self._submit(None, again(), 0)):
             return None
-        self._account.caller = source
-        response, _ = self._response(asked, b"")
-        self._account.caller = None
+        response, _ = yield from self._response(asked, b"")
         return response
 
     def _later(self, asked: _Asked, response: Response, headers: bytes) -> None:
@@ -178,7 +223,7 @@ class Dispatcher:
         self._finish(asked, response, b"" if response.error is not None else headers)
         self._account.caller = None
 
-    def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
+    def _response(self, asked: _Asked, headers: bytes) -> Steps[tuple[Response | None, bytes]]:
         """Return the answer (None: there is none yet) and its headers.
 
         An error that the handler raises counts in the account's statistics; an error response that
@@ -193,7 +238,10 @@ class Dispatcher:
             arguments: list[Any] = [account, request]
             if call.later:
                 arguments.append(lambda late: self._later(asked, late, identity))
-            return call.handler(*arguments, *names), identity
+            made = call.handler(*arguments, *names)
+            if isinstance(made, Generator):
+                made = yield from made
+            return made, identity
         except ApiError as error:
             answer = error.body()
         except OSError as error:
@@ -207,7 +255,7 @@ class Dispatcher:
             # a fault of the server: answer the client, report it, and go on
             account.report(f"{call.pattern}: internal error: {error!r}")
             answer = errors.StreamGeneralError("internal error").body()
-        account.api_errors += 1
+        account.api_errors += asked.then is None
         return call.response(error=answer), b""
 
     def _request(self, call: Call, body: bytes) -> Any:

@@ -4,9 +4,10 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
@@ -26,16 +27,22 @@ from penstock.api.calls import (
     StreamUpdateResponse,
     SuccessResponse,
 )
-from penstock.core.log import queries
+from penstock.api.codec import encode
 from penstock.engine.account import limits
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import (
-    StreamEntry,
     deleted_sequences,
     leader,
     stream_info,
+    subjects_of,
 )
-from penstock.engine.base.settings import LIST_LIMIT, MAX_SEQUENCE, NAMES_LIMIT, SUBJECTS_LIMIT
+from penstock.engine.base.settings import (
+    LIST_LIMIT,
+    LIST_STEP,
+    MAX_SEQUENCE,
+    NAMES_LIMIT,
+    SUBJECTS_LIMIT,
+)
 from penstock.engine.base.subject_checks import is_valid
 from penstock.engine.config import stream_config
 from penstock.engine.lifecycles import streams
@@ -87,25 +94,36 @@ def update(
     return StreamUpdateResponse(info=stream_info(entry, account.settings, account.now_ns))
 
 
-def info(account: JetStreamAccount, request: StreamInfoRequest, name: str) -> StreamInfoResponse:
+def info(
+    account: JetStreamAccount, request: StreamInfoRequest, name: str
+) -> Generator[None, None, StreamInfoResponse]:
     """STREAM.INFO."""
     entry = account.stream(name)
+    total, offset = 0, max(request.offset, 0)
+    subjects: dict[str, int] = {}
+    deleted: list[int] = []
+    if request.subjects_filter and is_valid(request.subjects_filter):
+        total, subjects = yield from subjects_of(
+            entry, request.subjects_filter, offset, SUBJECTS_LIMIT
+        )
+    if request.deleted_details:
+        deleted = yield from deleted_sequences(entry)
+    if account.streams.get(name) is not entry:  # deleted meanwhile
+        entry = account.stream(name)
     found = stream_info(entry, account.settings, account.now_ns)
     found.cluster = leader(account.settings)
-    if request.deleted_details:
-        found.state.deleted = deleted_sequences(entry)
+    found.state.deleted, found.state.subjects = deleted, subjects
     response = StreamInfoResponse(info=found)
-    if request.subjects_filter:
-        _add_subjects(entry, request, response)
+    if total:
+        response.total, response.offset, response.limit = total, offset, SUBJECTS_LIMIT
     return response
 
 
 def names(account: JetStreamAccount, request: StreamNamesRequest) -> StreamNamesResponse:
     """STREAM.NAMES."""
-    found = sorted(
-        [entry.config.name for entry in _matching(account, request.subject)]
-        + _offline(account, request.subject)
-    )
+    found, offline = _matching(account, request.subject), _offline(account, request.subject)
+    if offline:
+        found = sorted(found + offline)
     offset = min(max(request.offset, 0), len(found))
     page = found[offset : offset + NAMES_LIMIT]
     return StreamNamesResponse(
@@ -113,14 +131,20 @@ def names(account: JetStreamAccount, request: StreamNamesRequest) -> StreamNames
     )
 
 
-def list_(account: JetStreamAccount, request: StreamListRequest) -> StreamListResponse:
+def list_(
+    account: JetStreamAccount, request: StreamListRequest
+) -> Generator[None, None, StreamListResponse]:
     """STREAM.LIST."""
     found = _matching(account, request.subject)
     offset = min(max(request.offset, 0), len(found))
-    page = [
-        stream_info(entry, account.settings, account.now_ns, versioned=False)
-        for entry in found[offset : offset + LIST_LIMIT]
-    ]
+    page: list[Any] = []
+    for number, name in enumerate(found[offset : offset + LIST_LIMIT], 1):
+        entry = account.streams.get(name)
+        if entry is not None:  # not deleted meanwhile
+            shown = stream_info(entry, account.settings, account.now_ns, versioned=False)
+            page.append(Raw(encode(shown)))
+        if number % LIST_STEP == 0:
+            yield
     missing = _offline(account, request.subject)
     return StreamListResponse(
         total=len(found) + len(missing),
@@ -180,24 +204,10 @@ def _offline(account: JetStreamAccount, subject: str) -> list[str]:
     return [] if subject else sorted(account.offline)
 
 
-def _matching(account: JetStreamAccount, subject: str) -> list[StreamEntry]:
+def _matching(account: JetStreamAccount, subject: str) -> list[str]:
+    """Return the names of the streams with a subject, sorted."""
     if not subject:
-        return [account.streams[name] for name in sorted(account.streams)]
+        return account.listening.names()
     if not is_valid(subject):
         return []
-    return [account.streams[name] for name in account.listening.of(subject)]
-
-
-def _add_subjects(
-    entry: StreamEntry, request: StreamInfoRequest, response: StreamInfoResponse
-) -> None:
-    if not is_valid(request.subjects_filter):
-        return
-    offset = max(request.offset, 0)
-    total, page = queries.subjects_page(
-        entry.core.log, request.subjects_filter, offset, SUBJECTS_LIMIT
-    )
-    if total:
-        response.total, response.offset, response.limit = total, offset, SUBJECTS_LIMIT
-    if response.info is not None:
-        response.info.state.subjects = page
+    return account.listening.of(subject)

@@ -110,6 +110,7 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     old = entry.config
     try:
         _write(entry, config)
+        account.revision += 1
     except OSError as error:
         raise errors.StreamUpdateError(error) from error
     limits.count(account, old, -1)
@@ -500,12 +501,14 @@ def _write(entry: StreamEntry, config: StreamConfig) -> None:
 def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
     account.streams[entry.config.name] = entry
     limits.count(account, entry.config, 1)
+    account.revision += 1
     account.listening.add(entry.config.name, entry.config.subjects)
 
 
 def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
     del account.streams[entry.config.name]
     limits.count(account, entry.config, -1)
+    account.revision += 1
     account.listening.forget(entry.config.name, entry.config.subjects)
 
 

@@ -7,6 +7,7 @@ are open.
 
 from collections.abc import Callable
 
+from penstock.api import errors_generated as errors
 from penstock.api.calls import Response
 from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.dialects.configurations import DialectError
@@ -23,9 +24,18 @@ from penstock.core.broker.receivers import CallbackSink
 from penstock.core.broker.startup_gate import StartupGate
 from penstock.engine.account import limits
 from penstock.engine.account.account import JetStreamAccount
+from penstock.engine.base.settings import SECOND
 from penstock.engine.config import stream_config
 from penstock.engine.files.checksummed_files import BadFileError, DamagedFileError, unsealed
 
+_NO_ROOM = frozenset(
+    error().body().err_code
+    for error in (
+        errors.MaximumStreamsLimitError,
+        errors.MemoryResourcesExceededError,
+        errors.StorageResourcesExceededError,
+    )
+)
 Make = Callable[[str, bytes], Response | None]
 """Carries out a call of today's API: the subject behind `$JS.API.`, and the body."""
 
@@ -40,6 +50,13 @@ class Templates:
         self._templates: dict[str, Template] = {}
         self._sinks: dict[str, CallbackSink] = {}
         self._full: set[str] = set()  # templates whose limit was reported
+        # what `_streams` found at this revision of the account
+        self._found: dict[str, list[str]] = {}
+        self._found_at = -1
+        # template -> (revision, time): until then the account has no room for another stream
+        self._no_room: dict[str, tuple[int, int]] = {}
+        self._quiet_until_ns = 0  # no report of a failure before this time,
+        self._unreported = 0  # and so many failures since the last one
 
     def open(self) -> None:
         """Read the templates and listen. One that cannot be read is reported, and stays as it is."""
@@ -97,7 +114,7 @@ class Templates:
 
     def _delete(self, template: Template) -> None:
         """Remove a template with its streams."""
-        for name in self._streams(template):
+        for name in list(self._streams(template)):
             response = self._make(f"STREAM.DELETE.{name}", b"")
             if response is not None and response.error is not None:
                 raise DialectError(response.error.description)
@@ -108,11 +125,16 @@ class Templates:
         self._forget(template.name)
 
     def _streams(self, template: Template) -> list[str]:
-        return sorted(
-            name
-            for name, entry in self._account.streams.items()
-            if entry.config.metadata.get(OWNER) == template.name
-        )
+        """Return the names of a template's streams, sorted."""
+        account = self._account
+        if self._found_at != account.revision:
+            self._found_at = account.revision
+            self._found = {}
+            for name, entry in sorted(account.streams.items()):
+                owner = entry.config.metadata.get(OWNER)
+                if owner is not None:
+                    self._found.setdefault(owner, []).append(name)
+        return self._found.get(template.name, [])
 
     # -- messages
 
@@ -144,12 +166,13 @@ class Templates:
         if len(self._streams(template)) >= template.max_streams:
             self._report_full(template, subject)
             return False
+        if not self._may_have_room(template):
+            return False
         config = config_of(template, name, [subject])
         response = self._make(f"STREAM.CREATE.{name}", encode(config))
         entry = account.streams.get(name)
         if entry is None:
-            why = response.error.description if response and response.error else "no answer"
-            account.report(f"template {template.name} cannot create stream {name}: {why}")
+            self._failed(template, name, response)
             return False
         self._full.discard(template.name)
         # the stream listens now, and would miss the message that made it
@@ -157,6 +180,27 @@ class Templates:
         gate.hold(source, subject, reply, headers, body, entry.core)
         gate.pass_on(entry.core)
         return True
+
+    def _may_have_room(self, template: Template) -> bool:
+        """Whether the account may have room for a stream: not right after a create was refused."""
+        revision, until_ns = self._no_room.get(template.name, (-1, 0))
+        return revision != self._account.revision or self._account.now_ns >= until_ns
+
+    def _failed(self, template: Template, name: str, response: Response | None) -> None:
+        """Note and report that a stream cannot be created."""
+        account, error = self._account, response.error if response is not None else None
+        if error is not None and error.err_code in _NO_ROOM:
+            self._no_room[template.name] = account.revision, account.now_ns + SECOND
+        self._unreported += 1
+        if account.now_ns < self._quiet_until_ns:
+            return
+        self._quiet_until_ns = account.now_ns + SECOND
+        why = error.description if error is not None else "no answer"
+        more = (
+            f" ({self._unreported - 1} more since the last report)" if self._unreported > 1 else ""
+        )
+        account.report(f"template {template.name} cannot create stream {name}: {why}{more}")
+        self._unreported = 0
 
     def _report_full(self, template: Template, subject: str) -> None:
         if template.name not in self._full:

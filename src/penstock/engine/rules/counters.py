@@ -9,6 +9,7 @@ counter that sums up other streams' counters keeps the last value of each of the
 import json
 import re
 from collections.abc import Mapping
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import errors_generated as errors
@@ -42,8 +43,10 @@ _INCOMPATIBLE = (
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _ADDED_MOST = 25_000  # digits of the number in a header, at most
-_DIGITS_MOST = 30_000  # digits of a counter, at most: some milliseconds to read and to write
-_CHUNK = 4000  # digits converted at a time, below the limit of Python's int() and str()
+_DIGITS_MOST = 30_000  # digits of a counter, at most
+# whole numbers, whose digits take linear time to read and to write
+_EXACT = Context(prec=2 * _DIGITS_MOST, Emax=4 * _DIGITS_MOST, traps=[Inexact, InvalidOperation])
+_ZERO = Decimal(0)
 
 Sources = dict[str, dict[str, str]]
 
@@ -71,10 +74,10 @@ def gathered(
     told = _number_in(payload)
     known = sources.setdefault(fields[0], {})
     origin = fields[4] if len(fields) >= 5 else subject
-    added = told - (_parse(known.get(origin, "")) or 0)
+    added = _EXACT.subtract(told, _parse(known.get(origin, "")) or _ZERO)
     known[origin] = _text(told)
     headers = _replaced(headers, HEADER, _text(added).encode())
-    return _with_sources(headers, sources), _body(total + added)
+    return _with_sources(headers, sources), _body(_EXACT.add(total, added))
 
 
 class Counters(Rule):
@@ -120,7 +123,7 @@ class Counters(Rule):
             total, sources = _held(staged) if staged else _last(self._entry, draft.subject)
         except BrokenCounterError:
             return BROKEN
-        total += _parse(text.decode("latin-1")) or 0
+        total = _EXACT.add(total, _parse(text.decode("latin-1")) or _ZERO)
         payload = _body(total)
         headers = _with_sources(draft.headers, sources)
         if len(headers) + len(payload) > self._reactor.max_payload:
@@ -133,12 +136,12 @@ class Counters(Rule):
 # --- numbers and what holds them
 
 
-def _last(entry: "StreamEntry", subject: str) -> tuple[int, Sources]:
+def _last(entry: "StreamEntry", subject: str) -> tuple[Decimal, Sources]:
     message = queries.last_of(entry.core.log, subject)
-    return (0, {}) if message is None else _held(message)
+    return (_ZERO, {}) if message is None else _held(message)
 
 
-def _held(message: StoredMessage | Draft) -> tuple[int, Sources]:
+def _held(message: StoredMessage | Draft) -> tuple[Decimal, Sources]:
     told = value(message.headers, SOURCES)
     return _number_in(message.payload), _sources_in(told) if told else {}
 
@@ -150,16 +153,16 @@ def _decoded(text: bytes) -> Any:
         raise BrokenCounterError(BROKEN[2]) from None
 
 
-def _number_in(payload: bytes) -> int:
+def _number_in(payload: bytes) -> Decimal:
     found = _decoded(payload)
     if found is None:
-        return 0
+        return _ZERO
     if not isinstance(found, dict):
         raise BrokenCounterError(BROKEN[2])
     texts = [text for name, text in found.items() if name.lower() == "val" and text is not None]
     if not all(isinstance(text, str) for text in texts):
         raise BrokenCounterError(BROKEN[2])
-    return (_parse(texts[-1]) or 0) if texts else 0
+    return (_parse(texts[-1]) or _ZERO) if texts else _ZERO
 
 
 def _sources_in(text: bytes) -> Sources:
@@ -176,7 +179,7 @@ def _sources_in(text: bytes) -> Sources:
     return sources
 
 
-def _body(total: int) -> bytes:
+def _body(total: Decimal) -> bytes:
     return b'{"val":"%s"}' % _text(total).encode()
 
 
@@ -200,34 +203,14 @@ def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
     return header_blocks.added(headers, name, text)
 
 
-def _parse(text: str) -> int | None:
+def _parse(text: str) -> Decimal | None:
     """Return a decimal number of any length; None when the text is not one."""
     if len(text) > _DIGITS_MOST:
         raise BrokenCounterError(BROKEN[2])
     if not _NUMBER.fullmatch(text):
         return None
-    digits = text.lstrip("+-")
-    total = _parse_digits(digits)
-    return -total if text[0] == "-" else total
+    return _EXACT.create_decimal(text)
 
 
-def _parse_digits(digits: str) -> int:
-    if len(digits) <= _CHUNK:
-        return int(digits)
-    half = len(digits) // 2
-    scale: int = 10**half
-    return _parse_digits(digits[:-half]) * scale + _parse_digits(digits[-half:])
-
-
-def _text(number: int) -> str:
-    if number < 0:
-        return "-" + _text(-number)
-    if number.bit_length() <= 3 * _CHUNK:
-        return str(number)
-    half = int(number.bit_length() * 0.30103) // 2
-    high, low = divmod(number, 10**half)
-    return _text(high) + _padded(low, half)
-
-
-def _padded(number: int, digits: int) -> str:
-    return _text(number).rjust(digits, "0")
+def _text(number: Decimal) -> str:
+    return format(number, "f")

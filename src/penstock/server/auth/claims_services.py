@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.core.broker.reactor import Connection
+from penstock.core.broker.request_queue import RequestQueue, Work
 from penstock.core.broker.router import CallbackSink, Router
 from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.auth.claims import AccountClaims, GenericClaims
@@ -17,7 +18,6 @@ from penstock.server.auth.folder_resolver import FolderError, FolderResolver
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.operator import OperatorMode
 from penstock.server.auth.resolvers import MemoryResolver
-from penstock.server.system.slicing import Slicing, Work
 
 READ_AT_ONCE = 20  # JWTs that are read and sent in one turn
 _OK, _FAILED = 200, 500
@@ -32,10 +32,10 @@ class ClaimsServices:
         operator: OperatorMode,
         server: Callable[[], dict[str, object]],
         system_account: str,
-        slicing: Slicing,
+        requests: RequestQueue,
     ) -> None:
-        """`server` is the description of this server in each answer; `slicing` makes long ones."""
-        self._slicing = slicing
+        """`server` is the description of this server in each answer; `requests` makes long ones."""
+        self._requests = requests
         self._router = router
         self._operator = operator
         self._server = server
@@ -149,7 +149,7 @@ class ClaimsServices:
         if payload == self._folder.digest():
             self._send(reply, b"")
         else:
-            self._slicing.run(self._router, send_all())
+            self._requests.submit(self._router, None, send_all())
 
     def _delete(self, subject: str, reply: str, payload: bytes) -> None:
         operator = ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.base.clock import SteadyClock
+from penstock.core.broker.request_queue import RequestQueue
 from penstock.core.broker.router import Router
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.authenticator import Authenticator
@@ -22,7 +23,6 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.operator import Operator
 from penstock.server.settings.operator import Resolver as ResolverSettings
-from penstock.server.system.slicing import Slicing
 
 if TYPE_CHECKING:
     from penstock.server.clients.clients import Clients
@@ -130,8 +130,10 @@ class Setup:
         system = self.accounts.system
         if system is None:
             return
-        slicing = Slicing(self.clients.reactor, self.warn)
-        ClaimsServices(system.router, operator, server, system.name, slicing)
+        requests = RequestQueue(
+            self.clients.reactor, lambda error: self.warn(f"a claims request failed: {error!r}")
+        )
+        ClaimsServices(system.router, operator, server, system.name, requests)
         operator.load(system.name, self._system_came)
 
     def _system_came(self, record: Record | None) -> None:

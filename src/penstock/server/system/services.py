@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.broker.reactor import Connection
+from penstock.core.broker.request_queue import RequestQueue, Work
 from penstock.core.broker.router import Router
 from penstock.core.protocol.subjects import literal, subset
 from penstock.server.clients.timer_wheel import NEVER_NS
@@ -21,7 +22,6 @@ from penstock.server.monitor.slices import Pace, Slices, finish
 from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written, written_in_slices
 from penstock.server.system.events import statsz
-from penstock.server.system.slicing import Slicing, Work
 
 if TYPE_CHECKING:
     from penstock.server.system import System
@@ -41,6 +41,7 @@ REPORTS = {
     "RAFTZ": "raftz",
 }
 _BAD, _FAILED, _BUSY = 400, 500, 503
+WAITING_MAX = 64  # requests of one account that no client waits for
 
 
 class Filter(msgspec.Struct):
@@ -90,7 +91,12 @@ class Services:
         """Serves the requests to one server."""
         self._system = system
         self._server_state = system.server_state()
-        self._slicing = Slicing(self._server_state.reactor, self._server_state.warn)
+        warn = self._server_state.warn
+        self._requests = RequestQueue(
+            self._server_state.reactor,
+            lambda error: warn(f"a request to the system account failed: {error!r}"),
+            WAITING_MAX,
+        )
 
     def ask(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
@@ -307,7 +313,7 @@ class Services:
             router.publish_message(request.reply, str(number).encode())
 
         if request.reply:
-            self._slicing.run(request.router, count())
+            self._requests.submit(request.router, request.source, count())
 
     def _overlapped(self, wanted: bytes, queue: bytes | None) -> Slices[int]:
         """The subscriptions of the system account that the subject covers."""
@@ -368,7 +374,7 @@ class Services:
         work = self._carry_out(request, report, options, {} if kind in _ORDERS else {"data": None})
         if kind in _ORDERS:
             finish(work)
-        elif not self._slicing.run(request.router, work):
+        elif not self._requests.submit(request.router, request.source, work):
             text = "too many requests of this account wait for their answers"
             self._send(request, _error(_BUSY, text))
 
