@@ -504,3 +504,17 @@ def test_monitoring_over_https(kind: str, authority: Authority, issued: Issued) 
         assert shown["https_port"] == server.ports["http"]
         assert shown["tls_required"] is True
         server.wait_for("Starting https monitor")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("more", "scheme"), [("", "tls"), ("allow_non_tls: true", "nats")])
+def test_the_ports_file_names_the_scheme(
+    kind: str, more: str, scheme: str, issued: Issued, tmp_path: Path
+) -> None:
+    text = f'listen: 127.0.0.1:@port\nports_file_dir: "{tmp_path}"\n{more}\n{tls(issued)}'
+    with configured(kind, text):
+        deadline = time.monotonic() + 20
+        while not (found := [*tmp_path.glob("*.ports")]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert json.loads(found[0].read_text())["nats"][0].startswith(f"{scheme}://")

@@ -126,3 +126,20 @@ def test_a_message_that_a_lowered_limit_removes_at_an_opening_is_not_copied_agai
         house.pass_time(SECOND)
         assert follower(house).core.log.last_seq == 3, calls
     assert ended > 3
+
+
+def test_a_file_that_has_the_created_time_of_an_origin_is_understood() -> None:
+    """As earlier versions wrote it: the origin is the same, and nothing is copied again."""
+    house = House(Path("store"), disk=PyDisk(SimDisk()))
+    house.stream("O", subjects=["o"])
+    house.stream("F", sources=[{"name": "O"}], max_msgs=1)
+    for number in range(3):
+        house.publish("o", b"%d" % number)
+    origin = str(house.account.streams["O"].created_ns)
+    house.ok("STREAM.PURGE.F")
+    position = Position(name="O > >", seq=3, origin=origin)
+    file = PositionsFile(format=FORMAT, seq=3, positions=[position])
+    follower(house).files.write_positions(file)
+    house = house.crash()
+    house.pass_time(SECOND)
+    assert follower(house).core.log.last_seq == 3
