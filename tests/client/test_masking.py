@@ -65,6 +65,8 @@ def test_no_error_shows_a_password(
         ("[::1]:5", "[::1]:5"),
         ("[::1]", "[::1]"),
         ("h", "h"),
+        ("ws://h/path/to", "ws://h/path/to"),
+        ("nats://anna:p:w", f"nats://anna:{HIDDEN}"),
     ],
 )
 def test_what_is_shown_of_a_url(url: str, shown: str) -> None:

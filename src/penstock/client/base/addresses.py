@@ -28,6 +28,7 @@ _SCHEMES = {
 _IN_A_PATH = "/%:@!$&'()*+,;=~"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MARK = re.compile("[:?]")
+_PLAIN = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^:/]*)(:[0-9]*)?/?")
 _DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
 
@@ -80,10 +81,9 @@ def _masked(url: str) -> str:
         user, *password = _MARK.split(login, 1)
         begin += f"{user}:{HIDDEN}@" if password else f"{HIDDEN}@"
     else:
-        host, colon, port = place.rpartition(":")
-        number, slash, path = port.partition("/")
-        if colon and not number.isdigit() and not port.endswith("]"):
-            place = f"{host}:{HIDDEN}{slash}{path}"  # perhaps a password, cut off at its comma
+        host, colon, _ = place.partition(":")
+        if colon and not _PLAIN.fullmatch(place):
+            place = f"{host}:{HIDDEN}"  # perhaps a password, cut off at its comma
     return f"{begin}{place}{query}{HIDDEN if query else ''}"
 
 
