@@ -227,11 +227,11 @@ def test_request_prints_the_answer(run):
         (2, "events --all --filter " + "(" * 3000, "recursion"),
         (2, "stream add X --max-age soon", '"soon" is not a duration'),
         (2, "stream add X --max-bytes much", '"much" is not a size'),
-        (2, "stream add X --storage tape", "'tape' is not one of file, memory, f, m; see"),
+        (2, "stream add X --storage tape", "'tape' is not one of file, memory; see"),
         (
             2,
             "stream add X --storage fiel",
-            "'fiel' is not one of file, memory, f, m; did you mean 'file'?",
+            "'fiel' is not one of file, memory; did you mean 'file'?",
         ),
         (2, "stream add X --retention work_queue", "did you mean 'workqueue'?"),
         (2, "stream add a.b", "must not be empty nor have blanks"),

@@ -214,6 +214,8 @@ def test_a_backup_of_any_server(
             if peer.kind == "nats-server" and "9" not in command:  # which does not say it exactly
                 assert (live, found) == (["delivered"], ["waits"]) or live == found
                 continue
+        if command[1:2] == ("state",):  # configurations name the version of their server
+            live, found = ([each[0], each[1] | {"config": None}] for each in (live, found))
         assert without_created(found) == without_created(live), command
 
 
