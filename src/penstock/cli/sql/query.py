@@ -18,7 +18,7 @@ from penstock.cli.session import Session, command
 from penstock.cli.sql.failures import QueryError, hinted
 from penstock.cli.sql.interrupting import interruptible
 from penstock.cli.values import DURATION, Whole, Word
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, PublishFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,11 +279,16 @@ class _Rows:
         if missing:
             raise click.UsageError(f"--to names {missing[0]}, which is no column of the result")
         self._failures = publisher.failures
-        for batch in reader:
-            for row in objects_of(batch):
-                name = _FIELD.sub(lambda found, row=row: str(row[found[1]]), self._subject)  # type: ignore[misc]  # bound now, as it is meant
-                publisher.publish(name, msgspec.json.encode(row))
-                self._published += 1
+        try:
+            for batch in reader:
+                for row in objects_of(batch):
+                    name = _FIELD.sub(lambda found, row=row: str(row[found[1]]), self._subject)  # type: ignore[misc]  # bound now, as it is meant
+                    publisher.publish(name, msgspec.json.encode(row))
+                    self._published += 1
+        except Exception:
+            with contextlib.suppress(PublishFailed):  # the error counts those without an ack
+                publisher.flush()
+            raise
 
 
 # -- answers ----------------------------------------------------------------------------------------
