@@ -433,6 +433,7 @@ class Server:
             self._sweep_timer.cancel()
         self.commands.close()
         self.event_loop.poll_once()
+        self.event_loop.end_input()
         self.close_jetstream()
         self.authenticator.close()
         self.loop.remove_reader(self.event_loop.fileno())

@@ -19,6 +19,7 @@ cdef class EventLoop(Reactor):
     cdef dict blocked                      # id -> Connection whose socket takes no bytes now
     cdef bint timer_armed
     cdef dict listening                    # descriptor of a listening socket -> function to call when a client is waiting there
+    cdef bint ending                       # the server stops: stalled input stays where it is
     cdef bint accepting                    # such a function is running
     cdef bint wanted                       # asyncio has work: poll_once returns after this turn
     cdef public uint64_t write_deadline_ns # a blocked connection that makes no progress for this long is closed

@@ -44,5 +44,7 @@ class EventLoop(Reactor):
     def run(self, timeout_ms: int) -> None:
         """Block for events up to timeout_ms, then do as poll_once: for a program without asyncio, and for tests."""
     def rest(self) -> None: ...
+    def end_input(self) -> None:
+        """Carry out nothing more that clients have sent."""
     def shutdown(self) -> None:
         """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""

@@ -583,6 +583,16 @@ cdef class EventLoop(Reactor):
             self.events(REST_MS)
             self.finish_turn()
 
+    def end_input(self) -> None:
+        """Carry out nothing more that clients have sent: once JetStream is closed, it would be answered with "no responders"."""
+        self.ending = True
+
+    cdef int resume(self) except -1:
+        if self.ending:
+            self.resumed.clear()
+            return 0
+        return Reactor.resume(self)
+
     def shutdown(self) -> None:
         """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""
         import os
