@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,23 @@ def test_a_client_whose_request_waits_is_not_read_from() -> None:
     assert second.connection.take() == b""
     assert second.raw() == b"PONG\r\nPONG\r\n"
     assert not second.connection.stalled
+
+
+def test_a_client_that_only_asks_has_one_run_in_a_turn() -> None:
+    """Its next request does not begin before the output of the turn that reads it."""
+    town = Town()
+    client = town.server.client()
+    client.send("PUB ask.a.0 1\r\n1\r\n" * 40 + "PING\r\n")
+    assert len(town.steps) == BUDGET  # begun at once
+    counts = [BUDGET]
+    while town.server.reactor.turn():
+        counts.append(len(town.steps))
+    assert {b - a for a, b in itertools.pairwise(counts)} <= {0, BUDGET}
+    assert len(town.steps) == 40
+    assert client.raw().endswith(b"PONG\r\n")
+    town.server.reactor.settle()
+    client.send("PUB ask.a.0 1\r\n1\r\n")
+    assert len(town.steps) == 41  # at once again
 
 
 def test_what_a_closed_client_has_asked_is_carried_out() -> None:
