@@ -11,7 +11,7 @@ from penstock.core.base.clock cimport monotonic_ns, processor_ns
 
 cdef enum:
     STEPS = 64                             # without a clock
-    RUN_MIN_NS = 100000
+    RUN_MIN_NS = 50000
     RUN_MAX_NS = 1000000
     ALONE_NS = 5000000
     SLOW_NS = 200000
