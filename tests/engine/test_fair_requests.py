@@ -161,3 +161,35 @@ def test_requests_beyond_the_queue_are_refused_and_told(house: House) -> None:
     assert [each["type"].rpartition(".")[2] for each in told] == ["api_limit_reached"]
     assert sum("queue is full" in line for line in house.reports) == 1
     queue.drop(house.account)
+
+
+@pytest.mark.parametrize("waiting", [1, 5])
+def test_requests_that_wait_when_the_account_loses_jetstream_are_refused(
+    house: House, waiting: int
+) -> None:
+    """Those of clients in today's API and in the dialects, and those that come over leaf nodes."""
+    many_streams(house)
+    house.server.reactor.budget.most = 1
+    listing = house.server.client()
+    listing.send("SUB _L 1\r\nPUB $JS.API.STREAM.LIST _L 0\r\n\r\nPING\r\n")
+    for number in range(waiting):
+        house.server.router.publish_message("$JS.API.STREAM.NAMES", b"", f"_I.leaf.{number}")
+    early = "PUB $JS.STREAM.LIST _I.2020 0\r\n\r\nPUB $JS.MSGSETS _I.2019 0\r\n\r\nPING\r\n"
+    house.server.sessions.feed(house.client.connection, early.encode())
+    house.engine.remove("$G")
+    house.server.reactor.settle()
+    data = house.client.connection.take()
+    assert b"\r\nPONG\r\n" in data
+    found = {
+        str(event[1])[3:]: bytes(event[5])  # type: ignore[call-overload] # the payload of a message
+        for event in house.client.parser.feed(data)
+        if len(event) == 6
+    }
+    assert found.pop("2020") == b"-ERR 'jetstream not enabled for account'"
+    assert found.pop("2019") == b""  # read afterwards: no responders
+    assert [json.loads(found[f"leaf.{n}"])["error"]["err_code"] for n in range(waiting)] == (
+        [10039] * waiting
+    )
+    kept = listing.connection.take()
+    assert b'"err_code":10039' in kept
+    assert kept.endswith(b"\r\nPONG\r\n")

@@ -235,7 +235,8 @@ class Checks:
             return
         for seq, message in found.items():
             text = value(message.headers, b"Nats-TTL") if config.allow_msg_ttl else b""
-            life_ns = int(text) * SECOND if text else config.max_age
+            # a copied marker has its unit
+            life_ns = int(text.removesuffix(b"s")) * SECOND if text else config.max_age
             if life_ns and message.ts_ns + life_ns <= self.world.started_ns:
                 self.world.fail(f"{stream.name} {seq} has expired, and is there: {message}")
             self.world.counts["messages that may expire"] += bool(life_ns)

@@ -220,14 +220,18 @@ class Clients:
                 if publish.payload not in stream.held:
                     publish.forgotten.append(stream.opened_last)
                 self.send(stream, publish, lines, link)
+        # the server knows their ids when these messages come, however long a later request waits
+        self.world.read_all()
 
     # --- streams ---------------------------------------------------------------------------------
 
     def create_stream(self) -> None:
         name = f"S{self.random.randrange(4)}"
         there = self.streams.get(name)
-        if there is not None and there.there != "no":
-            return
+        if there is not None:
+            if there.there != "no":
+                return
+            self.world.read_all()  # requests that were sent to the stream before
         others = [
             s.name for s in self.streams.values() if s.there == "yes" and "mirror" not in s.config
         ]
@@ -308,7 +312,7 @@ class Clients:
         stream = self.stream()
         if stream is None:
             return
-        removal = Removal(len(stream.order))
+        removal = Removal()
         random, most = self.random, max(stream.ever_last, len(stream.order), 1)
         if random.random() < 0.6:
             removal.seq = random.randint(1, most)
@@ -341,10 +345,10 @@ class Clients:
             self.send(stream, stream.add(publish), [], link)
         if self.random.random() < 0.4:
             for seq in self.random.sample(some, min(len(some), 4)):
-                removal = Removal(len(stream.order), seq=seq)
+                removal = Removal(seq=seq)
                 self.send_removal(stream, removal, "MSG.DELETE", {"seq": seq, "no_erase": True})
         if self.random.random() < 0.4:
-            removal = Removal(len(stream.order), subject=f"{stream.name}.a")
+            removal = Removal(subject=f"{stream.name}.a")
             self.send_removal(stream, removal, "PURGE", {"filter": removal.subject})
 
     def send_removal(
@@ -354,6 +358,7 @@ class Clients:
         meant = stream.meant(removal)
 
         def heard(answer: Any) -> None:
+            removal.answered = min(removal.answered, len(stream.order))
             if "error" not in answer:
                 self.world.counts["removals"] += 1
                 stream.removed |= meant

@@ -60,6 +60,7 @@ IN_A_HUNDRED = (
     "consumer alterations",
     "consumer resets",
     "messages asked for",
+    "sent while a request waited",
     "mirrors compared",
     "gradual openings",
     "copies that were seen",

@@ -18,6 +18,7 @@ from penstock.core.protocol.subjects import matches
 
 SECOND = 1_000_000_000
 SLACK_NS = 50_000_000
+NEVER = 1 << 60  # a number that no message has
 
 
 @dataclass
@@ -35,6 +36,8 @@ class Publish:
     acked: bool = False
     durable: bool = False  # whether the PubAck promised the disk, or a later sync has covered it
     number: int = 0  # its place in the order of all messages that were sent to the stream
+    # messages with this number or a higher one were sent after its answer: it is stored before them
+    answered: int = NEVER
     tries: int = 0  # how often it was sent
     refused: bool = False  # its only try was answered with an error
     passed_ns: int = 0  # when it was first sent, by a clock that never goes back
@@ -50,11 +53,12 @@ class Publish:
 class Removal:
     """A purge or delete that was sent, and the messages that it may have removed."""
 
-    number: int  # messages with this number or a higher one were sent later
     subject: str = ">"
     below: int = 0  # only sequences below; 0: all
     seq: int = 0  # only this sequence; 0: all
     keep: int = 0
+    # messages with this number or a higher one were sent after its answer
+    answered: int = NEVER
 
 
 @dataclass
@@ -197,9 +201,15 @@ class Stream:
             return f"{publish.payload!r} is {publish.seq} and {seq} of {self.name}"
         publish.acked = True
         publish.seq = seq
+        publish.answered = min(publish.answered, len(self.order))
         self.acked_seqs[seq] = publish
         self.acked_last = max(self.acked_last, seq)
         return ""
+
+    def server_ended(self) -> None:
+        """Whatever has no answer gets none: messages that are sent from now on come after it."""
+        for each in (*self.order, *self.removals):
+            each.answered = min(each.answered, len(self.order))
 
     def forget_above(self, last: int) -> None:
         """Drop PubAcks above a sequence after a power cut, when they did not promise the disk."""
@@ -253,15 +263,26 @@ class Stream:
         return False
 
     def _later_on(self, publish: Publish) -> int:
-        return sum(
-            other.subject == publish.subject for other in self.order[publish.number + 1 :]
-        ) + sum(other.plan for other in self.order)
+        return sum(other.subject == publish.subject for other in self._after(publish)) + sum(
+            other.plan for other in self.order
+        )
+
+    def _after(self, publish: Publish) -> list[Publish]:
+        """Return the messages that may have been stored after this one: those that were sent later,
+        and those that another client sent before, since that client may have waited for a request.
+        """
+        waited = [
+            other
+            for other in self.order[: publish.number]
+            if other.answered > publish.number and (other.seq == 0 or other.seq > publish.seq)
+        ]
+        return waited + self.order[publish.number + 1 :]
 
     def _removed(self, publish: Publish) -> bool:
         for removal in self.removals:
             if removal.seq == publish.seq:
                 return True
-            if removal.seq or publish.number >= removal.number:
+            if removal.seq or publish.number >= removal.answered:
                 continue
             if matches(publish.subject, removal.subject) and (
                 not removal.below or publish.seq < removal.below
@@ -269,7 +290,7 @@ class Stream:
                 return True
         if self.ever("sources") and self.ever("allow_rollup_hdrs"):
             return True  # by a rollup that was copied
-        for other in self.order[publish.number + 1 :]:
+        for other in self._after(publish):
             if other.rollup == "all" or (
                 other.rollup == "sub" and other.subject == publish.subject
             ):

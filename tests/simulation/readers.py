@@ -50,8 +50,10 @@ class Readers:
             f"k{taken % 3}" if stream.retention == "workqueue" else f"k{self.random.randrange(4)}"
         )
         there = stream.consumers.get(name)
-        if there is not None and there.there != "no":
-            return
+        if there is not None:
+            if there.there != "no":
+                return
+            self.world.read_all()  # requests that were sent to the consumer before
         config = configs.consumer(self.random, name, stream.config, int(name[1:]))
         if self.world.wide:
             configs.wider(self.clients.wide, config)

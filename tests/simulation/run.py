@@ -48,9 +48,14 @@ class Outcome:
 
 class Run:
     def __init__(
-        self, seed: int, wide: bool | None, altering: bool | None, reserved: bool | None
+        self,
+        seed: int,
+        wide: bool | None,
+        altering: bool | None,
+        reserved: bool | None,
+        short_turns: bool | None,
     ) -> None:
-        self.world = World(seed, wide, altering, reserved)
+        self.world = World(seed, wide, altering, reserved, short_turns)
         self.random = self.world.random
         # a second source, so that seeds without a full disk keep their histories
         self.room = Random(f"{seed} room")
@@ -218,6 +223,8 @@ class Run:
                 world.settle()
                 world.pass_time(SECOND, 4)
         clients = self.clients
+        for stream in clients.ever:
+            stream.server_ended()
         clients.retries = list(clients.flying.values())
         clients.flying = {}
         self.checks.all(power=power)
@@ -280,15 +287,17 @@ def run(
     wide: bool | None = None,
     altering: bool | None = None,
     reserved: bool | None = None,
+    short_turns: bool | None = None,
 ) -> Outcome:
     """Run a seed; `wide`: with the wider choice of what may happen or without it, `altering`: with
     alterations of streams and consumers or without, `reserved`: with a reserve for a full disk or
-    without (None: as the seed says).
+    without, `short_turns`: with few steps of requests in a turn or with the usual number (None: as
+    the seed says).
     """
     before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
     saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""
-    history = Run(seed, wide, altering, reserved)
+    history = Run(seed, wide, altering, reserved, short_turns)
     try:
         history.all()
     except Violation as broken:

@@ -23,7 +23,7 @@ from tests.ways import SEED, length
 from . import __main__
 from .checks import rightly_twice
 from .exercised import IN_A_HUNDRED, IN_EACH, IN_TEN, missing
-from .model import Publish
+from .model import Publish, Removal, Stream
 from .run import Outcome, run
 
 FIXED = length(100, 300)
@@ -65,6 +65,7 @@ ALTERING_ONCE_FAILED = (
 )
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
 BOTH_ONCE_FAILED = (9531511, 9600359, 9903489, 10201688)
+SHORT_TURNS_ONCE_FAILED = (67, 163, 196, 230, 288, 294, 10400588)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else length(50, 100)))
 BLOCK = 25  # seeds in one test
 FIRST = int(os.environ.get("SIMULATION_FIRST", random.Random(SEED).randrange(10**9)))
@@ -91,22 +92,27 @@ def test_the_same_seeds(first: int) -> None:
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_what_once_failed(seed: int) -> None:
-    assert run(seed, wide=False, altering=False, reserved=False).failure == ""
+    assert run(seed, wide=False, altering=False, reserved=False, short_turns=False).failure == ""
 
 
 @pytest.mark.parametrize("seed", WIDE_ONCE_FAILED)
 def test_what_once_failed_with_the_wider_choice(seed: int) -> None:
-    assert run(seed, wide=True, altering=False, reserved=False).failure == ""
+    assert run(seed, wide=True, altering=False, reserved=False, short_turns=False).failure == ""
 
 
 @pytest.mark.parametrize("seed", ALTERING_ONCE_FAILED)
 def test_what_once_failed_with_alterations(seed: int) -> None:
-    assert run(seed, altering=True, reserved=False).failure == ""
+    assert run(seed, altering=True, reserved=False, short_turns=False).failure == ""
 
 
 @pytest.mark.parametrize("seed", BOTH_ONCE_FAILED)
 def test_what_once_failed_with_both(seed: int) -> None:
-    assert run(seed, wide=True, altering=True, reserved=False).failure == ""
+    assert run(seed, wide=True, altering=True, reserved=False, short_turns=False).failure == ""
+
+
+@pytest.mark.parametrize("seed", SHORT_TURNS_ONCE_FAILED)
+def test_what_once_failed_with_short_turns(seed: int) -> None:
+    assert run(seed, short_turns=True).failure == ""
 
 
 @pytest.mark.parametrize("block", range(0, DRAWN, BLOCK))
@@ -191,3 +197,40 @@ def test_when_a_stream_may_hold_two_copies(
 ) -> None:
     publish = Publish("S0.a", b"1-", 0, forgotten=forgotten)
     assert rightly_twice(publish, one, other) is right
+
+
+@pytest.mark.parametrize(
+    ("answered_first", "other_seq", "may_be_gone"),
+    [
+        (True, 1, False),  # the other message is stored before
+        (False, 1, False),
+        (False, 0, True),  # not known
+        (False, 3, True),  # sent before, stored later: its client had to wait for a request
+    ],
+)
+def test_which_messages_may_remove_an_earlier_one(
+    answered_first: bool, other_seq: int, may_be_gone: bool
+) -> None:
+    stream = Stream("S", {"max_msgs_per_subject": 1})
+    other = stream.add(Publish("S.a", b"1-", 0))
+    if answered_first:
+        stream.acknowledged(other, other_seq)
+    publish = stream.add(Publish("S.a", b"2-", 0))
+    if not answered_first and other_seq:
+        stream.acknowledged(other, other_seq)
+    stream.acknowledged(publish, 2)
+    assert stream.may_be_gone(publish, 0) is may_be_gone
+
+
+def test_a_removal_may_remove_messages_that_are_sent_before_its_answer() -> None:
+    stream = Stream("S", {})
+    removal = Removal()
+    stream.removals.append(removal)
+    publish = stream.add(Publish("S.a", b"1-", 0))
+    stream.acknowledged(publish, 1)
+    assert stream.may_be_gone(publish, 0)
+    stream.server_ended()
+    later = stream.add(Publish("S.a", b"2-", 0))
+    stream.acknowledged(later, 2)
+    assert stream.may_be_gone(publish, 0)
+    assert not stream.may_be_gone(later, 0)

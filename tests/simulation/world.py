@@ -38,6 +38,8 @@ ALTERING = 0.5  # the part of the seeds with alterations of streams and consumer
 GRADUAL = 0.3  # the part of openings during which time passes, in seeds with the wider choice
 ENCRYPTED = 0.2  # the part of the seeds with an encrypted store
 RESERVED = 0.3  # the part of the seeds in which the server keeps a reserve on the disk
+SHORT_TURNS = 0.7  # the part of the seeds in which servers do few steps of requests in a turn
+TURNS_MOST = 10_000  # a request has at most some hundred steps
 
 
 class Violation(AssertionError):
@@ -65,6 +67,7 @@ class Link:
         self.by_sid: dict[int, Callable[[bytes, bytes, str, str], None]] = {}
         self.inboxes: set[str] = set()  # subscribed subjects for messages
         self.count = 0
+        self.sent = 0  # messages, requests among them
 
     def send(
         self,
@@ -86,8 +89,15 @@ class Link:
             line = f"PUB {subject} {reply} {len(body)}\r\n".encode()
         shown = body if subject.startswith("$JS.API.") else body[:40]
         self.world.note("send", self.name, subject, reply, headers, shown)
+        self.sent += 1
         self.wire.send(line + headers + body + b"\r\n")
+        self.world.counts["sent while a request waited"] += self.waits
         return reply
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request waits for its turn, or messages behind it that the server has not read."""
+        return self.wire.connection.stalled or self.wire.connection.in_msgs < self.sent
 
     def api(self, call: str, body: Any = None, then: Callable[[Any], None] | None = None) -> None:
         data = json.dumps(body).encode() if body is not None else b""
@@ -126,6 +136,7 @@ class World:
         wide: bool | None = None,
         altering: bool | None = None,
         reserved: bool | None = None,
+        short_turns: bool | None = None,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -140,6 +151,8 @@ class World:
         self.reserve_bytes = room.choice([1500, 8000])
         if not (draw < RESERVED if reserved is None else reserved):
             self.reserve_bytes = 0
+        draw = Random(f"{seed} short turns").random()
+        self.short_turns = draw < SHORT_TURNS if short_turns is None else short_turns
         self.counts: Counter[str] = Counter()
         self.disk = SimDisk(random=Random(seed + 1))
         self.trace: list[str] = []
@@ -202,6 +215,9 @@ class World:
         self.server = Server(self.now_ns, seed=self.life)
         self.reactor = self.server.reactor
         self.reactor.on_sync = self._asked_for_sync
+        if self.short_turns:
+            steps = Random(f"{self.seed} steps {self.life}")
+            self.reactor.budget.most = steps.choice([1, 2, 5, self.reactor.budget.most])
         self.served = PyDisk(self.disk, background=True)  # the disk of this server
         self.engine = Engine(
             self.reactor,
@@ -271,9 +287,17 @@ class World:
         for link in self.links:
             link.hear()
 
+    def read_all(self) -> None:
+        """Let the server read everything that was sent: later requests cannot overtake it."""
+        for _ in range(TURNS_MOST):
+            if not any(link.waits for link in self.links):
+                return
+            self.turn()
+        self.fail("the server does not read on")
+
     def settle(self) -> None:
         """Deliver everything in flight; no client sends a new request."""
-        for _ in range(200):
+        for _ in range(TURNS_MOST):
             self.turns += 1
             more = self.reactor.turn()
             while self.syncs:

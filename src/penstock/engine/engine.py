@@ -194,12 +194,12 @@ class Engine:
         )
 
     def remove(self, name: str) -> None:
-        """Stop serving an account; its files stay on the disk."""
+        """Stop serving an account; its files stay on the disk. Requests that wait are refused."""
         account = self.accounts.pop(name)
         self._all.remove(account)
         dispatcher = self._dispatchers.pop(name, None)
         if dispatcher is not None:
-            dispatcher.close()
+            dispatcher.leave()
         opening = self._openings.pop(name, None)
         if opening is not None:
             opening.close()

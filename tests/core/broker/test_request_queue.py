@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,24 @@ def test_a_client_whose_request_waits_is_not_read_from() -> None:
     assert second.connection.take() == b""
     assert second.raw() == b"PONG\r\nPONG\r\n"
     assert not second.connection.stalled
+
+
+def test_a_client_that_only_asks_has_one_run_in_a_turn() -> None:
+    """Its next request does not begin before the output of the turn that reads it."""
+    town = Town()
+    client = town.server.client()
+    client.send(f"PUB ask.a.0 1\r\n{BUDGET}\r\n" * 10 + "PING\r\n")
+    counts = [len(town.steps)]
+    while town.server.reactor.turn():
+        counts.append(len(town.steps))
+    assert counts[0] == BUDGET  # the first one began at once
+    assert {b - a for a, b in itertools.pairwise(counts)} <= {0, BUDGET}
+    assert len(town.steps) == 10 * BUDGET
+    assert client.connection.take().endswith(b"PONG\r\n")
+    for _ in range(2):
+        town.server.reactor.turn()
+    client.send("PUB ask.a.0 1\r\n1\r\n")
+    assert len(town.steps) == 10 * BUDGET + 1  # at once again
 
 
 def test_what_a_closed_client_has_asked_is_carried_out() -> None:

@@ -147,11 +147,11 @@ def _demand(
     """The answer of a call. DialectError: the call was refused."""
     response = yield from _ask(subject, kind, body)
     if response.error is not None:
-        raise DialectError(_words(response.error, dialect))
+        raise DialectError(words(response.error, dialect))
     return response
 
 
-def _words(error: ErrorBody, dialect: str) -> str:
+def words(error: ErrorBody, dialect: str) -> str:
     """The text of an error as the dialect had it."""
     code, early = error.err_code, dialect == MSGSETS
     if code in (10039, 10076):
@@ -355,7 +355,7 @@ def _erase(name: str, seq: int, dialect: str) -> Conversation:
     error = response.error
     if error is not None:
         absent = error.err_code in _SEQUENCES and _NOT_PERMITTED not in error.description
-        raise DialectError(f"sequence [{seq}] not found" if absent else _words(error, dialect))
+        raise DialectError(f"sequence [{seq}] not found" if absent else words(error, dialect))
     return OK
 
 
@@ -376,7 +376,7 @@ def _message(name: str, body: bytes, dialect: str) -> Conversation:
     response = yield from _ask(f"STREAM.MSG.GET.{name}", calls.MsgGetResponse, wanted)
     if response.error is not None:
         if response.error.err_code in _NOT_FOUND:
-            raise DialectError(_words(response.error, dialect))
+            raise DialectError(words(response.error, dialect))
         raise DialectError("could not load message from storage")
     assert isinstance(response, calls.MsgGetResponse)
     assert response.message is not None

@@ -11,6 +11,7 @@ cdef class RequestQueue(Task):
     cdef object accounts                   # deque of Shares: the accounts with waiting requests, the next one first
     cdef dict shares                       # account -> Share
     cdef uint64_t started_in               # the turn, plus one, in which a request last began at once
+    cdef uint64_t ran_in                   # the turn in which requests that waited were last carried out
     cdef bint running                      # requests that waited are being carried out
     cdef bint may_begin(self) noexcept
     cdef int advance(self) except -1       # one step of the next request

@@ -1,6 +1,6 @@
 """Requests of all accounts, carried out step by step and in turns, so that long and many requests do not hold up other connections.
 
-    request ──► begins at once       when none waits, within the budget of a run
+    request ──► begins at once       when none waits or has just waited, within the budget of a run
             ──► waits                for the end of the turn, behind the output: steps within the budget of a run
 
 The work of a request is a generator that yields between its steps. Accounts take turns at each step, and so do the connections of an
@@ -90,7 +90,11 @@ cdef class RequestQueue(Task):
         return True
 
     cdef bint may_begin(self) noexcept:
-        """Whether a request may begin at once: within the budget of a run, before the turn has its output."""
+        """Whether a request may begin at once: within the budget of a run, before the turn has its output. Behind requests that waited it
+        may not, since a client that was just resumed would then delay the output of every turn.
+        """
+        if self.reactor.turns <= self.ran_in + 1 and self.ran_in:
+            return False
         if self.started_in == self.reactor.turns + 1:
             return self.reactor.budget.goes_on()
         self.started_in = self.reactor.turns + 1
@@ -115,6 +119,7 @@ cdef class RequestQueue(Task):
 
     cdef int run(self) except -1:
         self.reactor.budget.begin()
+        self.ran_in = self.reactor.turns
         self.running = True
         while self.accounts:
             self.advance()

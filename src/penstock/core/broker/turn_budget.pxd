@@ -26,6 +26,7 @@ cdef class TimedBudget(TurnBudget):
     cdef uint64_t began_ns, allowed_ns     # the run of queued requests
     cdef uint64_t ended_ns                 # ... the one before it, in processor time
     cdef uint64_t least_ns                 # a run gets at least so much
+    cdef uint64_t others_ns                # the last run after which a connection did something else than ask
     cdef bint others                       # since the last run, connections did something else than ask
 
     @cython.final

@@ -20,6 +20,7 @@ from penstock.api.dialects.requests import (
     dialect_of_subject,
     forwarded,
     refusal,
+    words,
 )
 from penstock.api.dialects.templates import TemplateCall
 from penstock.api.errors import ApiError
@@ -36,7 +37,7 @@ Answer = Callable[
     [Connection | None, str, bytes, Callable[[Response], None]],
     Generator[None, None, Response | None],
 ]
-Submit = Callable[[Connection | None, Work, int], bool]
+Submit = Callable[[Connection | None, Work, int, Callable[[ApiError], None]], None]
 
 
 @dataclass
@@ -56,7 +57,7 @@ class DialectCalls:
 
     def __init__(self, account: JetStreamAccount, answer: Answer, submit: Submit) -> None:
         """`answer(source, call, body, then)` answers one call of today's API, in steps; None: `then`
-        gets the answer later. `submit(source, work, size)` carries out a request; False: too many wait.
+        gets the answer later. `submit(source, work, size, refuse)` carries out a request, or refuses it.
         """
         self._account = account
         self._answer = answer
@@ -74,8 +75,8 @@ class DialectCalls:
         if conversation is None:
             return False
         asked = _Asked(source, subject, reply, body, conversation)
-        if not self._submit(source, self._go_on(asked, None), len(subject) + len(body)):
-            self._finish(asked, refusal(dialect_of_subject(subject), "insufficient resources"))
+        size = len(subject) + len(reply) + len(body)
+        self._submit(source, self._go_on(asked, None), size, self._refusing(asked))
         return True
 
     def _make(self, call: str, body: bytes) -> Response | None:
@@ -124,7 +125,14 @@ class DialectCalls:
                 asked.shown = wish.subject.rpartition(".")[2], given.message.seq
 
     def _go_on_later(self, asked: _Asked, late: Response) -> None:
-        self._submit(None, self._go_on(asked, late), 0)
+        self._submit(None, self._go_on(asked, late), 0, self._refusing(asked))
+
+    def _refusing(self, asked: _Asked) -> Callable[[ApiError], None]:
+        def refuse(error: ApiError) -> None:
+            dialect = dialect_of_subject(asked.subject)
+            self._finish(asked, refusal(dialect, words(error.body(), dialect)))
+
+        return refuse
 
     def _template(self, asked: _Asked, wish: TemplateCall) -> object:
         """The answer of the templates. DialectError: the request or the client's permissions do not allow it."""

@@ -35,7 +35,6 @@ _API = f"{API_PREFIX}."
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 _REFUSED = "too many requests"  # not a pattern
-TOO_MANY = errors.InsufficientResourcesError()
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
 
@@ -64,6 +63,7 @@ class Dispatcher:
         # pattern of a call -> no report of its disk errors before this time
         self._quiet_until_ns: dict[str, int] = {}
         self._refused = 0  # requests since the last advisory about them
+        self._left = False  # the account has no JetStream any more
         self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
         for call in CALLS:
             tokens = call.pattern.split(".")
@@ -95,20 +95,29 @@ class Dispatcher:
             return True
         asked = _Asked(call, names, source, subject, reply, body)
         size = len(subject) + len(reply) + len(headers) + len(body)
-        if not self._submit(source, self._answer(asked, headers), size):
-            self._finish(asked, call.response(error=TOO_MANY.body()))
+        self._submit(source, self._answer(asked, headers), size, self._refusing(asked))
         return True
 
+    def leave(self) -> None:
+        """The account loses JetStream: refuse the requests that wait (10039), each in its turn."""
+        self._left = True
+
     def close(self) -> None:
-        """Give up the requests that wait."""
+        """Give up the requests that wait, without answers: the server stops."""
         self._requests.drop(self._account)
 
-    def _submit(self, source: Connection | None, work: Work, size: int) -> bool:
-        """Carry out the work of a request for a client, or for someone else. False: too many wait."""
+    def _refusing(self, asked: _Asked) -> Callable[[ApiError], None]:
+        return lambda error: self._later(asked, asked.call.response(error=error.body()), b"")
+
+    def _submit(
+        self, source: Connection | None, work: Work, size: int, refuse: Callable[[ApiError], None]
+    ) -> None:
+        """Carry out the work of a request for a client, or for someone else. `refuse` answers it when
+        too many wait, or when the account loses JetStream before.
+        """
         account = self._account
-        taken = self._requests.submit(account, source, self._as_caller(source, work), size)
-        if not taken:
-            account.api_errors += 1
+        steps = self._as_caller(source, work, refuse)
+        if not self._requests.submit(account, source, steps, size):
             self._refused += 1
             if account.now_ns >= self._quiet_until_ns.get(_REFUSED, 0):
                 self._quiet_until_ns[_REFUSED] = account.now_ns + SECOND
@@ -117,25 +126,31 @@ class Dispatcher:
                     account.settings.server_name, self._refused, account.now_ns
                 )
                 self._refused = 0
-        return taken
+            refuse(errors.InsufficientResourcesError())
 
-    def _as_caller(self, source: Connection | None, work: Steps[T]) -> Steps[T]:
+    def _as_caller(
+        self, source: Connection | None, work: Work, refuse: Callable[[ApiError], None]
+    ) -> Work:
         """The work, with the client as the account's caller during each step."""
         account = self._account
-        while True:
+        while not self._left:
             account.caller = source
             try:
                 next(work)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+            except StopIteration:
+                return
             finally:
                 account.caller = None
             yield
+        work.close()
+        refuse(errors.NotEnabledForAccountError())
 
     def _answer(self, asked: _Asked, headers: bytes) -> Steps[None]:
         """Answer a request, or let it wait."""
-        if self._waits(asked, lambda: self._submit(None, self._answer(asked, headers), 0)):
+        if self._waits(
+            asked,
+            lambda: self._submit(None, self._answer(asked, headers), 0, self._refusing(asked)),
+        ):
             return
         response, answer_headers = yield from self._response(asked, headers)
         if response is not None:
@@ -209,7 +224,7 @@ class Dispatcher:
             if late is not None:
                 then(late)
 
-        if self._waits(asked, lambda: self._submit(None, again(), 0)):
+        if self._waits(asked, lambda: self._submit(None, again(), 0, self._refusing(asked))):
             return None
         response, _ = yield from self._response(asked, b"")
         return response
