@@ -26,6 +26,9 @@ from penstock.server.settings import Settings
 
 # The switch interval of the threads: clients wait for the loading thread up to this time.
 SWITCH_SECONDS = 0.0005
+# How long the loading thread waits after a part for the main thread, which may have requests that
+# waited for the part.
+YIELD_SECONDS = 0.1
 
 Part = tuple[Callable[[], object], Callable[[], object]]
 """Loads modules, in the other thread; begins to use them, in the main thread."""
@@ -120,6 +123,7 @@ class EarlyStart:
         self._soon: list[Callable[[], None]] = []
         self._timers: list[Timer] = []
         self._problem: BaseException | None = None
+        self._idle = threading.Event()  # the main thread has nothing to do
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Make the call in the next round."""
@@ -162,7 +166,10 @@ class EarlyStart:
 
     def _rounds(self, ready: select.epoll, loaded: int, begins: list[Callable[[], object]]) -> None:
         while True:
-            events = ready.poll(self._wait_seconds())
+            wait_seconds = self._wait_seconds()
+            if wait_seconds:
+                self._idle.set()
+            events = ready.poll(wait_seconds)
             self._call_all()
             for descriptor, _ in events:
                 if descriptor != loaded:
@@ -195,7 +202,9 @@ class EarlyStart:
         try:
             for load, _ in parts:
                 load()
+                self._idle.clear()
                 os.eventfd_write(loaded, 1)
+                self._idle.wait(YIELD_SECONDS)
         except BaseException as problem:  # raised again in the main thread
             self._problem = problem
         os.eventfd_write(loaded, 1)
