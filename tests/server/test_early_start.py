@@ -46,8 +46,8 @@ class Early:
         client.sendall(b"CONNECT {}\r\n")
         return client
 
-    def serve(self, load: Callable[[], None], for_connect: Callable[[], None] = int) -> None:
-        self.opening.serve(for_connect, load)
+    def serve(self, load: Callable[[], object], for_connect: Callable[[], object] = int) -> None:
+        self.opening.serve((for_connect, self.sessions.take_connects), (load, int))
 
 
 @pytest.fixture
@@ -142,7 +142,45 @@ def test_what_loading_raises_is_raised_in_the_main_thread(early: Early, part: in
         raise ImportError("no such thing")
 
     with pytest.raises(ImportError, match="no such thing"):
-        early.opening.serve(*((fails, fails), (int, fails))[part])
+        early.serve(*((fails, fails), (fails, int))[part])
+
+
+def test_a_part_is_used_while_the_next_one_loads(early: Early) -> None:
+    """Publishes and timers of a part that is loaded do not wait for the rest."""
+    got: list[bytes] = []
+    called = threading.Event()
+
+    def fired() -> None:
+        got.append(b"timer")
+        called.set()
+
+    def begin() -> None:
+        early.opening.call_later(0.001, lambda: got.append(b"cancelled")).cancel()
+        early.opening.call_later(0.002, fired)
+        early.sessions.go_on()
+
+    def rest() -> None:
+        with early.client() as client:
+            client.sendall(b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
+            got.append(read_until(client, b"PONG\r\n"))
+        assert called.wait(10)
+
+    early.opening.serve((int, early.sessions.take_connects), (int, begin), (rest, int))
+    assert sorted(got) == [b"MSG a 1 2\r\nhi\r\nPONG\r\n", b"timer"]
+
+
+def test_an_error_in_the_main_thread_waits_for_the_loading(early: Early) -> None:
+    left: list[threading.Thread] = []
+
+    def load() -> None:
+        left.append(threading.current_thread())
+
+    def fails() -> None:
+        raise OSError("no store")
+
+    with pytest.raises(OSError, match="no store"):
+        early.opening.serve((int, fails), (load, int))
+    assert not left[0].is_alive()
 
 
 def test_a_plain_server_opens_early_whatever_its_plain_settings_are() -> None:

@@ -124,6 +124,7 @@ def test_health_says_how_far_it_is(store: Path, tmp_path: Path) -> None:
     """BIG is not begun before a thread has brought its files to the disk: one with a lease makes that
     last until the lease is given back.
     """
+    (store / "jetstream/$G/closed").unlink()  # as after a kill: a clean stop needs no such thread
     held = store / "jetstream/$G/streams/BIG/log" / f"{10**19}.seg"
     held.write_bytes(b"x")
     lease = os.open(held, os.O_RDWR)

@@ -1,7 +1,8 @@
 """What a bare server imports before it serves: each module more is time that every start pays.
 
-Two lists: what may be there when the first client is answered, and what must not be there even
-when everything is loaded. A module that a feature needs is imported where the feature is used.
+Lists of what may be there when the first client is answered, of what JetStream's first answer does
+not wait for, and of what must not be there even when everything is loaded. A module that a feature
+needs is imported where the feature is used.
 """
 
 import subprocess
@@ -19,6 +20,11 @@ LATE = """
     asyncio uvloop ssl penstock.engine penstock.api msgspec dataclasses inspect typing re json hashlib
 """
 
+# After the first answers of JetStream, which do not wait for these.
+LAST = """
+    asyncio uvloop ssl logging concurrent subprocess dataclasses zoneinfo urllib ipaddress
+"""
+
 # Never, in a server whose settings don't ask for it.
 NEVER = """
     cryptography bcrypt websockets prometheus_client email http xml multiprocessing sqlite3
@@ -31,12 +37,13 @@ import sys
 print(*sys.modules)
 from penstock.server import early_start
 
-def serve(self, for_connect, load):
-    before = sorted(sys.modules)
-    for_connect()
-    load()
-    print(*before)
+def serve(self, *parts):
     print(*sorted(sys.modules))
+    for load, begin in parts:
+        load()
+        print(*sorted(sys.modules))
+        begin()
+        print(*sorted(sys.modules))
     raise SystemExit(0)
 
 early_start.EarlyStart.serve = serve
@@ -53,12 +60,17 @@ def test_a_bare_start_imports_what_is_listed_only(tmp_path: object) -> None:
         timeout=60,
         check=True,
     )
-    python, early, complete = (set(line.split()) for line in done.stdout.splitlines())
+    states = [set(line.split()) for line in done.stdout.splitlines()]
+    python, early, connect, connecting, api, answering, complete, _ = states
     named = {name.partition(".")[0] for name in early - python}
     strange = {name for name in named if not name.startswith("_") and name not in EARLY.split()}
     assert not strange, f"imported before the first client is served: {sorted(strange)}"
     for late in LATE.split():
         assert late not in early
+    assert not api & set(LAST.split())
     assert not complete & set(NEVER.split())
+    # What the other thread has loaded is enough: the main thread imports nothing.
+    assert connecting == connect
+    assert answering == api
     assert "uvloop" in complete
     assert "penstock.engine" in complete

@@ -16,7 +16,6 @@ import binascii
 import json
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -43,8 +42,7 @@ class _Literal(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True):
     """One type: the writer and the reader of its values."""
 
     encode: Encoder | None  # None: the value as it is
@@ -57,16 +55,14 @@ class _Kind:
     keeps_zero: bool = False  # left out only if it is None: an object, or an optional time
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     name: str
     kind: _Kind
     omit: bool
     flatten: type[msgspec.Struct] | None
 
 
-@dataclass
-class _Reader:
+class _Reader(msgspec.Struct):
     strict: bool  # unknown fields are errors
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
     objects: int = -1  # how many more objects are allowed; negative: any number

@@ -6,22 +6,20 @@ do not have: the width of a number, a time as an integer, a zero value that is l
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Omit:
+
+class Omit(Struct, frozen=True):
     """The field is left out of the JSON if it has its zero value (0, "", false, empty, None)."""
 
 
-@dataclass(frozen=True)
-class Flatten:
+class Flatten(Struct, frozen=True):
     """The fields of this object are in the JSON object itself; None: they are all absent."""
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Struct, frozen=True):
     """A whole number, its range, and the name of its type in error texts.
 
     ``read`` converts the number on the wire to the value, ``write`` the value to the number; None:
@@ -35,8 +33,7 @@ class Number:
     write: Callable[[Any], int] | None = None
 
 
-@dataclass(frozen=True)
-class Instant:
+class Instant(Struct, frozen=True):
     """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire.
 
     0 is the zero time `0001-01-01T00:00:00Z`. In a field that may be None, 0 is 1970, and the zero
@@ -46,8 +43,7 @@ class Instant:
     write: Callable[[Any], Any] | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A closed set of strings.
 
     `error` is the text for any other value ({raw}: its JSON text, quoted; {value}: the value,

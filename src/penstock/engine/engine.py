@@ -6,8 +6,9 @@ The server's shell owns sockets and the event loop: it calls `tick` when a deadl
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstock.api.calls import AccountLimits
 from penstock.core.base.disk import Disk

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.clock_watch import ClockWatch
-    from penstock.server.jetstream import JetStream
+    from penstock.server.jetstream import JetStream, TimerLoop
     from penstock.server.leaf.service import LeafService
     from penstock.server.settings.tls import Tls
 
@@ -96,6 +96,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._open = False  # whether publishes and requests are taken already
         self._early_signals: list[int] = []  # signals before the loop could handle them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before run()
         self.start_ns = time.time_ns()
@@ -212,10 +213,15 @@ class Server:
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self.listener.open()
-            self._opening.serve(_load_for_connect, self._load)
+            self._opening.serve(
+                (_load_for_connect, self.sessions.take_connects),
+                (self._load, self._open_early),
+                (self._load_loop, lambda: None),
+            )
         else:
             _load_for_connect()
             self._load()
+            self._load_loop()
         import asyncio
 
         import uvloop
@@ -255,17 +261,30 @@ class Server:
         await self._shutdown()
 
     def _load(self) -> None:
-        """Import the modules for the rest of the start, and start the presync of the store. Nothing
-        else may happen here.
+        """Import the modules for publishes and requests, and start the presync of the store.
+        Nothing else may happen here.
         """
-        names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
             self._presync = StorePresync(self.store.folder)
-            names.append("penstock.server.jetstream")
+            import_module("penstock.server.jetstream")
+        if self.accounts.system is not None:
+            import_module("penstock.server.system.actions")
+
+    def _load_loop(self) -> None:
+        """Import the modules for the rest of the start. Nothing else may happen here."""
+        names = ["asyncio", "traceback", "uvloop"]
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
         for name in names:
             import_module(name)
+
+    def _open_early(self) -> None:
+        """Take publishes and requests before asyncio's loop runs."""
+        if self.store is not None:
+            self.open_jetstream(self._opening)
+        self.watching.open()
+        self.sessions.go_on()
+        self._open = True
 
     def _raise_open_files(self) -> None:
         wanted = min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
@@ -291,7 +310,9 @@ class Server:
         if self.owns_process:
             for number in SIGNALS:
                 self.loop.add_signal_handler(number, self.commands.trapped, number)
-        if self.store is not None:
+        if self._open and self.jetstream is not None:
+            self.jetstream.move(self.loop)
+        elif self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.service").open_part(self)
@@ -301,13 +322,16 @@ class Server:
                     accept(transport), transport, *peer
                 )
         self.loop.add_reader(self.event_loop.fileno(), self.event_loop.poll_once)
-        self.watching.open()
+        if not self._open:
+            self.watching.open()
+        self.watching.start()
         await self._listen()
         self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
-        self.sessions.go_on()
+        if not self._open:
+            self.sessions.go_on()
         self._sweep()
         self._call_at(self.event_loop.now_ns + CLOCK_LOOK_NS, self._watch_clock)
         if self.port:
@@ -331,8 +355,10 @@ class Server:
         if self.leafs is not None:
             self.leafs.open(self.loop)
 
-    def open_jetstream(self) -> None:
-        """Recover the store and serve it. StartError when that fails."""
+    def open_jetstream(self, loop: "TimerLoop | None" = None) -> None:
+        """Recover the store and serve it, with the timers of `loop`, or else of the running loop.
+        StartError when that fails.
+        """
         from penstock.server.jetstream import JetStream
 
         assert self.store is not None
@@ -346,7 +372,7 @@ class Server:
             self.server_id,
             self._disk,
         )
-        self.jetstream.open(self.loop, self._presync)
+        self.jetstream.open(loop or self.loop, self._presync)
         if self.settings.declared:
             self.jetstream.declare(self.settings.declared)
 

@@ -1,13 +1,13 @@
 """The early start of a server: it serves clients while the rest of it is loading.
 
-    main thread     accept, INFO, PING, SUB     CONNECT                  handover: asyncio's loop,
-                    publishes wait                                       recovery, then the publishes
-    other thread    import msgspec, ...         asyncio, uvloop, the engine, ...
+    main thread     accept, INFO, PING, SUB     CONNECT         recovery, publishes     handover:
+                    publishes wait                              and requests            asyncio's loop
+    other thread    import msgspec, ...         the engine      asyncio, uvloop, ...
 
 A publish may be for a stream that is not recovered yet, so the server does not read from its connection
-until the streams are open: no message is lost, refused, or answered with "no responders". The modules
-that the main thread needs meanwhile are imported before, so that the threads do not wait for each
-other.
+until it is known which streams exist: no message is lost, refused, or answered with "no responders".
+The modules that the main thread needs meanwhile are imported before, so that the threads do not wait
+for each other. Timers work in this time, nothing else of asyncio does.
 
 Only a server with plain settings starts early: settings whose absence a client can't notice meanwhile.
 """
@@ -16,6 +16,7 @@ import os
 import select
 import sys
 import threading  # here, because the importing thread counts as the main thread
+import time
 from collections.abc import Callable
 
 from penstock.core.broker.event_loop import EventLoop
@@ -25,7 +26,12 @@ from penstock.server.settings import Settings
 
 # The switch interval of the threads: clients wait for the loading thread up to this time.
 SWITCH_SECONDS = 0.0005
-_ALL = 2  # number of parts to load
+# How long the loading thread waits after a part for the main thread, which may have requests that
+# waited for the part.
+YIELD_SECONDS = 0.1
+
+Part = tuple[Callable[[], object], Callable[[], object]]
+"""Loads modules, in the other thread; begins to use them, in the main thread."""
 
 # Settings that may have any value in a server that starts early; the others must have their
 # defaults. A new setting is not in this list unless it works without the loaded parts.
@@ -92,6 +98,21 @@ def may_open_early(settings: Settings) -> bool:
     )
 
 
+class Timer:
+    """A call at a time."""
+
+    __slots__ = ("call", "due")
+
+    def __init__(self, due: float, call: Callable[[], None]) -> None:
+        """`due` is a time of time.monotonic()."""
+        self.due = due
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.call = None
+
+
 class EarlyStart:
     """Runs the core's turns without asyncio while modules load."""
 
@@ -100,19 +121,26 @@ class EarlyStart:
         self._event_loop = event_loop
         self._sessions = sessions
         self._soon: list[Callable[[], None]] = []
+        self._timers: list[Timer] = []
         self._problem: BaseException | None = None
-        self._loaded = 0  # number of loaded parts, written by the other thread
+        self._idle = threading.Event()  # the main thread has nothing to do
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """The `call_soon` of EventLoop.start: make the call in the next round."""
+        """Make the call in the next round."""
         self._soon.append(call)
 
-    def serve(self, for_connect: Callable[[], None], load: Callable[[], None]) -> None:
-        """Serve clients while another thread runs for_connect() and then load(); raises their
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        """Make the call after so many seconds, if `serve` still runs then."""
+        timer = Timer(time.monotonic() + seconds, call)
+        self._timers.append(timer)
+        return timer
+
+    def serve(self, *parts: Part) -> None:
+        """Serve clients while another thread loads one part after the other; raises their
         exceptions.
 
-        The event loop accepts connections (EventLoop.listen). A CONNECT waits until for_connect()
-        has returned, publishes wait until the caller calls ``sessions.go_on()``.
+        The event loop accepts connections (EventLoop.listen). CONNECT waits until a part calls
+        ``sessions.take_connects()``, publishes wait for ``sessions.go_on()``.
         """
         self._sessions.hold()
         usual = sys.getswitchinterval()
@@ -122,40 +150,61 @@ class EarlyStart:
         try:
             for descriptor in (loaded, self._event_loop.fileno()):
                 ready.register(descriptor, select.EPOLLIN)
-            threading.Thread(
-                target=self._load, args=((for_connect, load), loaded), daemon=True
-            ).start()
-            self._rounds(ready, loaded)
+            loading = threading.Thread(target=self._load, args=(parts, loaded), daemon=True)
+            loading.start()
+            try:
+                self._rounds(ready, loaded, [begin for _, begin in parts])
+            finally:
+                loading.join()  # a process that ends must not be importing
+                os.close(loaded)
         finally:
             ready.close()
             sys.setswitchinterval(usual)
-        os.close(loaded)  # the other thread has ended
-        for call in self._soon:
-            call()
         if self._problem is not None:
             raise self._problem
+        self._call_all()
 
-    def _rounds(self, ready: select.epoll, loaded: int) -> None:
+    def _rounds(self, ready: select.epoll, loaded: int, begins: list[Callable[[], object]]) -> None:
         while True:
-            events = ready.poll(0 if self._soon else -1)
-            calls, self._soon = self._soon, []
-            for call in calls:
-                call()
+            wait_seconds = self._wait_seconds()
+            if wait_seconds:
+                self._idle.set()
+            events = ready.poll(wait_seconds)
+            self._call_all()
             for descriptor, _ in events:
                 if descriptor != loaded:
                     self._event_loop.poll_once()
                     continue
-                self._loaded += os.eventfd_read(loaded)
-                if self._loaded >= _ALL:
-                    return
-                self._sessions.take_connects()
-                self._event_loop.kick()
+                for _ in range(os.eventfd_read(loaded)):
+                    if self._problem is not None or not begins:
+                        return
+                    begins.pop(0)()
+                    self._event_loop.kick()
 
-    def _load(self, parts: tuple[Callable[[], None], ...], loaded: int) -> None:
+    def _wait_seconds(self) -> float:
+        if self._soon:
+            return 0
+        due = min((timer.due for timer in self._timers), default=None)
+        return -1 if due is None else max(due - time.monotonic(), 0)
+
+    def _call_all(self) -> None:
+        """Make the calls that are due."""
+        if self._timers:
+            now = time.monotonic()
+            due = [timer for timer in self._timers if timer.due <= now]
+            self._timers = [timer for timer in self._timers if timer.due > now and timer.call]
+            self._soon += [timer.call for timer in due if timer.call is not None]
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
+
+    def _load(self, parts: tuple[Part, ...], loaded: int) -> None:
         try:
-            for load in parts:
+            for load, _ in parts:
                 load()
+                self._idle.clear()
                 os.eventfd_write(loaded, 1)
+                self._idle.wait(YIELD_SECONDS)
         except BaseException as problem:  # raised again in the main thread
             self._problem = problem
-            os.eventfd_write(loaded, _ALL)
+        os.eventfd_write(loaded, 1)

@@ -3,12 +3,11 @@
 The engine serves the API, the core keeps the logs.
 """
 
-import asyncio
 import os
 import time
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
@@ -80,6 +79,23 @@ RESERVE_BYTES = 8 * 1024 * 1024  # half a segment: what a compaction needs at mo
 RESERVE_PART = 8  # a small disk keeps an eighth
 
 
+class Timer(Protocol):
+    """A call that is not due yet."""
+
+    def cancel(self) -> object:
+        """Do not make the call."""
+
+
+class TimerLoop(Protocol):
+    """A loop that makes calls: asyncio's, or that of an early start."""
+
+    def call_soon(self, call: Callable[[], None], /) -> object:
+        """Make the call in the next round."""
+
+    def call_later(self, seconds: float, call: Callable[[], None], /) -> Timer:
+        """Make the call after so many seconds."""
+
+
 class JetStream:
     """The engine of one server, and its connections to the rest of the server."""
 
@@ -105,9 +121,9 @@ class JetStream:
         self._disk = disk or Disk()
         # Each running fsync holds a file open.
         event_loop.syncs_max = min(event_loop.syncs_max, self._disk.open_files.limit // 2)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._due_ns = 0  # when the timer fires
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: TimerLoop | None = None
         self._engine_settings = EngineSettings(
             server_name=name,
             server_version=COMPATIBLE_VERSION,
@@ -195,7 +211,7 @@ class JetStream:
             names = sorted(os.listdir(self.folder))
         except OSError:
             return []
-        return [name for name in names if self._accounts.get(unquote(name)) is None]
+        return [name for name in names if self._accounts.get(_account_name(name)) is None]
 
     def _refresh(self, account: ServerAccount) -> None:
         wanted = account.settings.jetstream
@@ -385,7 +401,7 @@ class JetStream:
         sink = self._domains[account.name] = CallbackSink(passed)
         account.router.attach_prefix(f"$JS.{domain}.API.", sink)
 
-    def open(self, loop: asyncio.AbstractEventLoop, presync: StorePresync | None = None) -> None:
+    def open(self, loop: TimerLoop, presync: StorePresync | None = None) -> None:
         """Start the recovery; each stream is served as soon as it is recovered.
 
         `presync` syncs the files before they are opened. StartError when the store can't be used.
@@ -421,11 +437,20 @@ class JetStream:
             ) from None
         if self._accounts.resolve is not None:
             for name in self.stored():
-                self._accounts.resolve(unquote(name))
+                self._accounts.resolve(_account_name(name))
         for remote in self._remotes:
-            remote.open(loop)
+            remote.open()
         self._engine.call_when_sooner(self._sooner)
         self._tick()
+
+    def move(self, loop: TimerLoop) -> None:
+        """Go on with the timers of another loop."""
+        self._loop = loop
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tick()
+        if self._recovering:
+            loop.call_soon(self._recover)
 
     def _recover_soon(self) -> None:
         if self._recovering or self._loop is None:
@@ -620,6 +645,13 @@ class JetStream:
         except OSError:
             return 0
         return min(RESERVE_BYTES, found.f_blocks * found.f_frsize // RESERVE_PART)
+
+
+def _account_name(folder: str) -> str:
+    """The account of a folder of the store."""
+    from urllib.parse import unquote  # here, because only servers with a resolver need it
+
+    return unquote(folder)
 
 
 def _asks_elsewhere(account: ServerAccount) -> bool:

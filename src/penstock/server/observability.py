@@ -112,6 +112,9 @@ class Observability:
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
         server.clients.system = server.sessions.message_trace = system
+
+    def start(self) -> None:
+        """Publish the statistics of the system account from time to time, by the server's loop."""
         self._tick()
 
     def _tick(self) -> None:

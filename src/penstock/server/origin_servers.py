@@ -56,10 +56,10 @@ class OriginLink:
 
     # -- life cycle
 
-    def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Connect, and reconnect after each loss."""
-        self._loop = loop
-        self._task = loop.create_task(self._stay())
+    def open(self) -> None:
+        """Connect, and reconnect after each loss, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._stay())
 
     def close(self) -> None:
         """Close the connection and do not reconnect."""

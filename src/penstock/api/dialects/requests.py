@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -40,8 +39,7 @@ _SEQUENCES = frozenset({10043, 10057})  # a message that is not there
 _NOT_PERMITTED = "not permitted"
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A call of today's API: the subject behind `$JS.API.`, the body, the class of the answer."""
 
     subject: str
@@ -49,8 +47,7 @@ class Call:
     response: type[calls.Response]
 
 
-@dataclass(frozen=True)
-class Unacknowledged:
+class Unacknowledged(msgspec.Struct, frozen=True):
     """Asks which messages of a consumer have no ack: a list of (sequence, when delivered in ns,
     deliveries). A message that had all its deliveries waits no more: its time is 0. Who cannot know
     sends None.
@@ -60,15 +57,13 @@ class Unacknowledged:
     consumer: str
 
 
-@dataclass(frozen=True)
-class ServerLimits:
+class ServerLimits(msgspec.Struct, frozen=True):
     """Asks how many bytes of memory and of disk the server may use: (memory, disk), which an account
     without limits of its own has. Who cannot know sends None.
     """
 
 
-@dataclass(frozen=True)
-class HasInterest:
+class HasInterest(msgspec.Struct, frozen=True):
     """Asks whether a client subscribes to a subject: True or False. Who cannot know sends None."""
 
     subject: str
@@ -79,8 +74,7 @@ Conversation = Generator[
 ]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One request of a dialect. `empty`: the body must be empty."""
 
     pattern: str

@@ -6,7 +6,6 @@ yield a `TemplateCall`, which the engine answers (engine/lifecycles/templates).
 
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, field
@@ -32,8 +31,7 @@ class Template(Struct, kw_only=True):
     config: OldStream = field(default_factory=OldStream)
 
 
-@dataclass(frozen=True)
-class TemplateCall:
+class TemplateCall(Struct, frozen=True):
     """Asks for one thing: "create" (`given`), "delete", "info", "list". The answer: for "info" the
     template and the names of its streams, for "list" names, else None. DialectError is a refusal.
     """

@@ -8,7 +8,6 @@ FAST_BATCH, BATCH, COUNTER, TTL, SCHEDULE, ROLLUP, COUNT (each message), TTL_VAL
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.core.base.durations import parse_duration
 from penstock.core.protocol.publish_headers import value
@@ -95,6 +94,8 @@ def known_zone(name: str) -> bool:
     """Whether the time zone database has the zone."""
     if name == "UTC":
         return True
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # here, because few messages name a zone
+
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -7,8 +7,9 @@ JetStreamAccount per account, over one reactor and one disk.
 
 import errno
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountLimits, ClientInfo, PullRequest
@@ -76,8 +77,7 @@ class ReopenRetry:
             pending.end()
 
 
-@dataclass(frozen=True)
-class OfflineStream:
+class OfflineStream(Struct, frozen=True):
     """A stream on the disk that cannot be opened."""
 
     reason: str
@@ -97,8 +97,7 @@ class Transfer(Protocol):
         """Give the transfer up and release all that it holds."""
 
 
-@dataclass
-class RestoreUsage:
+class RestoreUsage(Struct):
     """What all restores in progress on a server use, of all accounts."""
 
     count: int = 0
@@ -147,8 +146,7 @@ class JetStreamAccount:
         # origin -> the upstreams of this server that copy the origin or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
         self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> files to remove
-        # origin -> the mirrors that answer its direct gets
-        self.direct_mirrors: dict[str, list[StreamEntry]] = {}
+        self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # origin -> who answers direct gets
         self.remotes: dict[str, Link] = {}  # API prefix -> the link to the server behind it
         self.ids = Nuid(random)
         self.limits = UNLIMITED if limits is None else limits
@@ -174,8 +172,7 @@ class JetStreamAccount:
         self.removals_left = False
         self.removals_at_ns = 0
         self.complete = False  # all streams of the store were opened
-        # streams and reserved bytes by (storage, tier): account/limits counts them
-        self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
+        self.reserved: dict[tuple[str, str], tuple[int, int]] = {}  # counted by account/limits
         self.api_total = 0
         self.api_errors = 0
         self._random = random

@@ -5,7 +5,6 @@ make no decisions.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -74,8 +73,7 @@ class ListedConfig:
         return self._written
 
 
-@dataclass(eq=False)
-class ConsumerEntry:
+class ConsumerEntry(msgspec.Struct, eq=False):
     """One consumer."""
 
     name: str
@@ -86,7 +84,7 @@ class ConsumerEntry:
     persistent: bool  # configuration and state are on disk
     unused: Alarm  # ends the consumer after its inactive threshold
     resume: Alarm  # the end of its pause
-    listed: ListedConfig = field(default_factory=ListedConfig)
+    listed: ListedConfig = msgspec.field(default_factory=ListedConfig)
 
     @property
     def internal(self) -> bool:
@@ -111,16 +109,15 @@ class ConsumerEntry:
         )
 
 
-@dataclass(eq=False)
-class StreamEntry:
+class StreamEntry(msgspec.Struct, eq=False):
     """One stream."""
 
     config: StreamConfig
     created_ns: int
     core: Stream
     files: StreamFiles | None  # None: in memory
-    consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
-    offline: dict[str, str] = field(
+    consumers: dict[str, ConsumerEntry] = msgspec.field(default_factory=dict)
+    offline: dict[str, str] = msgspec.field(
         default_factory=dict
     )  # consumers that cannot be opened, and why
     lost_reported: int = 0  # how many entries of the log's `lost` were reported
@@ -130,11 +127,11 @@ class StreamEntry:
     disk_failure: "DiskFailure | None" = None  # set while the disk fails
     unread_since_ns: int = 0  # when reads began to fail; 0: they work
     unread_at_ns: int = 0  # when a read last failed
-    rewrites: dict[str, Callable[[], None]] = field(
+    rewrites: dict[str, Callable[[], None]] = msgspec.field(
         default_factory=dict
     )  # files whose last write failed: the calls that write them again
     rewrite_at_ns: int = 0
-    reported_failures: set[str] = field(
+    reported_failures: set[str] = msgspec.field(
         default_factory=set
     )  # actions whose failure was reported and that have not succeeded since
     rules: RuleSet | None = None
@@ -146,8 +143,8 @@ class StreamEntry:
     journal: AckJournal | None = None  # the ack journal of the consumers; None: in memory
     save_at_ns: int = 0  # when consumer states may be written again
     # consumers with unsaved states, in the order of the changes
-    changed: dict[ConsumerEntry, None] = field(default_factory=dict)
-    listed: ListedConfig = field(default_factory=ListedConfig)
+    changed: dict[ConsumerEntry, None] = msgspec.field(default_factory=dict)
+    listed: ListedConfig = msgspec.field(default_factory=ListedConfig)
     internal_consumers: int = 0  # how many consumers are internal
     direct_consumers: int = 0  # how many consumers are hidden from the API
     # names of the other ones in order; None: a consumer came or went since a list was asked for

@@ -9,7 +9,8 @@ them.
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penstock.engine.account.account import JetStreamAccount
 from penstock.engine.account.catalog import StreamEntry
@@ -26,8 +27,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _CONFIG_FILE = "writing a configuration file"
 
 
-@dataclass(slots=True)
-class DiskFailure:
+class DiskFailure(Struct):
     """A disk that does not accept the messages of a stream."""
 
     since_ns: int

@@ -10,7 +10,8 @@ reader returns names and bytes, and the caller decides whether to trust them.
 
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
@@ -23,16 +24,14 @@ class ArchiveError(Exception):
     """The input is no archive, or has entries that a backup does not have; str() has the reason."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The start of a file."""
 
     name: str
     size: int
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Bytes of the file of the last `Entry`; `last`: the file ends with these bytes."""
 
     data: memoryview

@@ -13,7 +13,6 @@ consumers.
 """
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -45,16 +44,15 @@ class ConsumerMeta(ConsumerConfig, kw_only=True):
     created: Time = 0
 
 
-@dataclass
-class NatsConsumerState:
+class NatsConsumerState(msgspec.Struct):
     """A consumer's state in nats-server's terms; pending: sequence -> (consumer's sequence, ns)."""
 
     floor_consumer: int = 0
     floor_stream: int = 0
     delivered_consumer: int = 0
     delivered_stream: int = 0
-    pending: dict[int, tuple[int, int]] = field(default_factory=dict)
-    redelivered: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    redelivered: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 def stream_key(stream: str) -> bytes:

@@ -12,8 +12,9 @@ messages than the stream can have.
 
 import contextlib
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
@@ -51,8 +52,7 @@ _REMOVED_MAX = 100_000
 """How many removed messages the state of a consumer may still name."""
 
 
-@dataclass(frozen=True)
-class _Consumer:
+class _Consumer(Struct, frozen=True):
     meta: ConsumerFile
     state: bytes  # b"": the state of a new consumer
 

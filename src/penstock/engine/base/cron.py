@@ -8,10 +8,11 @@ or repeats follow Go's calendar.
 
 import re
 from calendar import monthrange
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from penstock.api.times import format_time, parse_time
 from penstock.core.base.durations import parse_duration
@@ -53,8 +54,7 @@ def zone_of(name: str) -> tzinfo:
         raise ZoneError(name) from None
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(Struct, frozen=True):
     """A due time and its text in the protocol; `repeats`: the schedule has a later time."""
 
     ns: int

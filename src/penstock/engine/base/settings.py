@@ -1,6 +1,6 @@
 """Identity and policies of a server for the engine, and the limits of every account."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from penstock.core.protocol.api_level import API_LEVEL
 
@@ -31,8 +31,7 @@ DEFAULT_MAX_WAITING = 512
 DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
 
 
-@dataclass(frozen=True)
-class ServerLimits:
+class ServerLimits(Struct, frozen=True):
     """The limits that the operator sets for one stream or consumer; 0: no limit.
 
     `max_ha_assets` counts streams and consumers with replicas, which a single server does not have.
@@ -44,8 +43,7 @@ class ServerLimits:
     duplicate_window_ns: int = 0
 
 
-@dataclass(frozen=True)
-class BatchLimits:
+class BatchLimits(Struct, frozen=True):
     """The limits of batches.
 
     The two counts of fast-ingest batches have their own defaults; a `max_inflight` that is set
@@ -59,8 +57,7 @@ class BatchLimits:
     timeout_ns: int = 10 * SECOND  # a batch without a new message for so long is given up
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Identity and policies of a server."""
 
     server_name: str
@@ -85,8 +82,7 @@ class Settings:
     frozen: bool = False  # streams take no messages, nothing expires or is redelivered: for readers
 
 
-@dataclass(frozen=True)
-class StreamCaps:
+class StreamCaps(Struct, frozen=True):
     """The limits of server and account for one stream; 0: no limit."""
 
     max_bytes_required: bool = False

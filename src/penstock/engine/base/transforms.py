@@ -270,15 +270,6 @@ _CUTS: dict[str, Callable[[str, int], str]] = {
     "left": _left,
 }
 _ORDER = ("wildcard", "partition", *_CUTS, "split", "random")
-_PATTERNS = {
-    # the first letter of each word may be upper or lower case
-    name: re.compile(
-        rf"\{{\{{{_SPACE}"
-        + re.sub(r"^[a-z]|[A-Z]", lambda m: f"[{m[0].lower()}{m[0].upper()}]", name)
-        + rf"{_SPACE}\((.*)\){_SPACE}\}}\}}"
-    )
-    for name in _ORDER
-}
 
 _FEW = "not enough arguments passed to the function"
 _MANY = "too many arguments passed to the function"
@@ -291,8 +282,18 @@ def _error(token: str, why: str) -> TransformError:
     return TransformError(f"{text} in {_outside(token)}" if token else text)
 
 
+@functools.cache
+def _pattern(name: str) -> re.Pattern[str]:
+    # the first letter of each word may be upper or lower case
+    return re.compile(
+        rf"\{{\{{{_SPACE}"
+        + re.sub(r"^[a-z]|[A-Z]", lambda m: f"[{m[0].lower()}{m[0].upper()}]", name)
+        + rf"{_SPACE}\((.*)\){_SPACE}\}}\}}"
+    )
+
+
 def _arguments(name: str, token: str) -> list[str] | None:
-    match = _PATTERNS[name].search(token)
+    match = _pattern(name).search(token)
     return _COMMA.split(match[1]) if match else None
 
 

@@ -7,7 +7,6 @@ API reference and the metrics read this table.
 
 import enum
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -62,8 +61,7 @@ class Body(enum.Enum):
     WHOLE = "read as JSON, unknown fields are ignored"
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One row of the table: `pattern` is the subject behind `$JS.API.`; its wildcards become
     arguments of the handler.
     """

@@ -6,8 +6,9 @@ the API denies it in each dialect.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from penstock.api.calls import MsgGetResponse, Response
 from penstock.api.dialects.configurations import DialectError
@@ -40,8 +41,7 @@ Answer = Callable[
 Submit = Callable[[Connection | None, Work, int, Callable[[ApiError], None]], None]
 
 
-@dataclass
-class _Asked:
+class _Asked(Struct):
     """A request in progress."""
 
     source: Connection | None

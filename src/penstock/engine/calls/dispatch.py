@@ -8,8 +8,9 @@ out when the handler has it, or when the disk has what it tells.
 
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import TYPE_PREFIX, MsgGetResponse, Response
@@ -38,8 +39,7 @@ _REFUSED = "too many requests"  # not a pattern
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """A request in progress."""
 
     call: Call

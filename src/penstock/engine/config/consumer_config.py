@@ -5,7 +5,6 @@ the protocol's. The caller checks names against API subjects, existing consumers
 """
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -51,8 +50,7 @@ _POLICY_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class ConsumerCaps:
+class ConsumerCaps(msgspec.Struct, frozen=True):
     """The limits that a server and an account set for every consumer; 0: no limit."""
 
     server_max_ack_pending: int = 0

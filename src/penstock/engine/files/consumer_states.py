@@ -20,7 +20,6 @@ pending.
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -46,18 +45,17 @@ _Row = tuple[bytes, int, bytes]
 _File = tuple[int, list[_Row]]
 
 
-@dataclass
-class SavedState:
+class SavedState(msgspec.Struct):
     """The saved state of one consumer, as far as the files have it."""
 
     state: bytes | None = None  # the last whole state; None after a change
-    numbers: list[int] = field(default_factory=lambda: [0] * 7)
-    pending: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
+    numbers: list[int] = msgspec.field(default_factory=lambda: [0] * 7)
+    pending: dict[int, tuple[int, int, int, int, int]] = msgspec.field(default_factory=dict)
     # entries with state SPENT
-    rest: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # from, to (excluded)
-    acked: set[int] = field(default_factory=set)  # sequences that the journal has acks of
+    rest: list[tuple[int, int, int, int, int]] = msgspec.field(default_factory=list)
+    starts: list[int] = msgspec.field(default_factory=list)
+    gaps: list[tuple[int, int]] = msgspec.field(default_factory=list)  # from, to (excluded)
+    acked: set[int] = msgspec.field(default_factory=set)  # sequences that the journal has acks of
 
     def take(self, state: bytes) -> None:
         """Replace the state by a whole one. ValueError: the bytes are no state.

@@ -10,7 +10,8 @@ The module does not know what the files mean.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from penstock.core.base.disk import Disk
 from penstock.core.broker.job import Job
@@ -22,8 +23,7 @@ CHANGES_MAX = 64
 Done = Callable[[OSError | None], object]
 
 
-@dataclass(eq=False)
-class _Change:
+class _Change(Struct, eq=False):
     """A change that waits: files with their content, or a call that removes files."""
 
     folder: str

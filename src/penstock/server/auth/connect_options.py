@@ -4,7 +4,6 @@ ignored, bytes that are not UTF-8 are replaced; a wrong type is an error.
 The usual form of CONNECT is read in one pass; only an unusual form needs a second pass. Pure.
 """
 
-import json
 from typing import Any
 
 import msgspec
@@ -84,6 +83,8 @@ def read_connect(text: bytes) -> Credentials:
 
 
 def _loosely(text: bytes) -> Credentials:
+    import json  # here, because few clients need it, and the first one would wait for it
+
     try:
         said = json.loads(text.decode("utf-8", "replace"), parse_constant=_no_number)
     except RecursionError:
