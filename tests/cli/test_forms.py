@@ -44,10 +44,11 @@ def test_numbers_in_csv_have_no_units() -> None:
 def test_a_list_in_every_form(at: Run, unique: str) -> None:
     assert at("stream", "add", unique, "--subjects", f"{unique}.>").status == 0
     assert at("pub", "-J", f"{unique}.a", "x" * 2000).status == 0
-    ls = ("stream", "ls", "--subject", f"{unique}.a")
-    (one,), (other,) = at("--json", *ls).json, at(*ls, "--format", "json").json
+    ls, report = (("stream", verb, "--subject", f"{unique}.a") for verb in ("ls", "report"))
+    assert at("--json", *ls).json == at(*ls, "--format", "json").json == [unique]
+    (one,), (other,) = at("--json", *report).json, at(*report, "--format", "json").json
     assert (one["config"], one["state"]) == (other["config"], other["state"])
-    (line,) = at(*ls, "--format", "jsonl").lines
+    (line,) = at(*report, "--format", "jsonl").lines
     assert line["config"]["name"] == unique
     head, row = list(csv.reader(io.StringIO(at("--format", "csv", *ls).out)))
     assert (head[0], row[0]) == ("Name", unique)

@@ -290,7 +290,7 @@ checks:
         ("checks: [{kind: kv, propertys: {}}]", 'did you mean "properties"?'),
         ("checks: [{kind: kv, properties: {buckett: x}}]", 'did you mean "bucket"?'),
         ("checks: [{kind: kv, properties: {}}]", "Missing option '--bucket'"),
-        ("checks: [{kind: meta, properties: {expect_servers: x}}]", "is not a valid integer"),
+        ("checks: [{kind: meta, properties: {expect_servers: x}}]", "is not a whole number"),
         ("checks: [{kind: connection}, {kind: connection}]", "there are two checks"),
     ],
 )

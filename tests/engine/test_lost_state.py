@@ -264,4 +264,4 @@ def test_small_files_are_written_whole_beside_their_name() -> None:
         path for path in disk.grown if not path.endswith(".seg") and "/acks." not in path
     } == set()
     names = {path.rpartition("/")[2] for path in disk.whole}
-    assert {"meta.json.tmp", "c.json.tmp", "sources.json.tmp", "states.0.tmp"} <= names
+    assert {"meta.json.tmp", "c.json.tmp", "sources.json.tmp"} <= names

@@ -120,6 +120,8 @@ class Altering:
 
         def heard(answer: Any) -> None:
             consumer.resetting -= 1
+            # other connections may still have messages that were sent before
+            consumer.reset_turn = self.world.turns
             if "error" not in answer:
                 self.world.counts["consumer resets"] += 1
 

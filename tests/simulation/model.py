@@ -84,6 +84,7 @@ class Consumer:
     configs: list[dict[str, Any]] = field(default_factory=list)
     resets: int = 0  # how many requests to begin again were sent
     resetting: int = 0  # how many of them are unanswered
+    reset_turn: int = 0  # the turn of the last answer
     skipped_below: int = 0  # messages below may have been skipped by a reset
 
     def __post_init__(self) -> None:

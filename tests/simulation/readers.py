@@ -226,7 +226,7 @@ class Readers:
     def confirmation(self, consumer: Consumer, seq: int) -> Any:
         # the server may take an ack before a reset that was sent first, on another connection
         life, resets = self.world.life, consumer.resets
-        counts = not consumer.resetting
+        counts = not consumer.resetting and self.world.turns > consumer.reset_turn
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             if counts and life == self.world.life and resets == consumer.resets:

@@ -71,7 +71,7 @@ def test_requests_to_nobody_hear_503() -> None:
 
 @pytest.mark.parametrize(
     ("level", "status"),
-    [("4", "404 No Messages"), ("5", "412 Required Api Level"), ("x", "412 Required Api Level")],
+    [("5", "404 No Messages"), ("6", "412 Required Api Level"), ("x", "412 Required Api Level")],
 )
 def test_required_api_level(level: str, status: str) -> None:
     site = Site()

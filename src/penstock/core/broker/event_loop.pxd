@@ -23,6 +23,7 @@ cdef class EventLoop(Reactor):
     cdef bint accepting                    # such a function is running
     cdef bint wanted                       # asyncio has work: poll_once returns after this turn
     cdef public uint64_t write_deadline_ns # a blocked connection that makes no progress for this long is closed
+    cdef int resume(self) except -1
     cdef int events(self, int timeout_ms) except -1
     cdef bint spin(self) noexcept
     cdef int on_readable(self, Connection c) except -1

@@ -370,6 +370,8 @@ cdef class EventLoop(Reactor):
     cdef int resume(self) except -1:
         cdef Connection c
         resumed, self.resumed = self.resumed, []
+        if self.ending:
+            return 0
         for c in resumed:
             if c.closed or c.stalled:
                 continue
@@ -586,12 +588,6 @@ cdef class EventLoop(Reactor):
     def end_input(self) -> None:
         """Carry out nothing more that clients have sent: once JetStream is closed, it would be answered with "no responders"."""
         self.ending = True
-
-    cdef int resume(self) except -1:
-        if self.ending:
-            self.resumed.clear()
-            return 0
-        return Reactor.resume(self)
 
     def shutdown(self) -> None:
         """Finish outstanding syncs, flush what the sockets take, close every connection and the epoll set."""
