@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the customary name
 
 from penstock.spark.parsing import OptionError
 from penstock.spark.tables import upsert
-from penstock.spark.tables.aside import AsideOptions
+from penstock.spark.tables.aside_options import AsideOptions
 from penstock.spark.tables.places import TableError
 from penstock.spark.unfit import unfit_rows, without_values
 from tests.spark import iceberg_help

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,14 @@ def test_stores_are_kept() -> None:
     assert len(KEPT) >= 2
 
 
+def without_servers(value: Any) -> Any:
+    """The same without the version and the API level of the server that answers."""
+    if isinstance(value, dict):
+        own = ("_nats.ver", "_nats.level")
+        return {name: without_servers(each) for name, each in value.items() if name not in own}
+    return [without_servers(each) for each in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name)
 def test_the_store_of_a_former_version_opens_unchanged(kept: Path, tmp_path: Path) -> None:
     with tarfile.open(kept) as archive:
@@ -33,7 +42,7 @@ def test_the_store_of_a_former_version_opens_unchanged(kept: Path, tmp_path: Pat
             found = described(client)
             assert found.keys() == answers.keys()
             for stream, answer in answers.items():
-                assert found[stream] == answer, stream
+                assert without_servers(found[stream]) == without_servers(answer), stream
     with Server(config=str(config)) as server, server.connect_blocking() as client:
         put(client, "plain.0.more", b"")
         assert asked(client, "STREAM.INFO.PLAIN")["state"]["last_seq"] == MESSAGES + 1

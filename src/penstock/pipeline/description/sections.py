@@ -187,7 +187,7 @@ class Sections:
         return replace(sink, format=format_name, options=_texts(given), partition_by=partition_by)
 
     def _upsert(self, fields: Fields) -> Upsert | None:
-        from penstock.spark.tables.aside import SIDE, AsideOptions
+        from penstock.spark.tables.aside_options import SIDE, AsideOptions
         from penstock.spark.tables.places import place
 
         for key in ("partitionBy", "options"):

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.holding import FAIL, IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import OptionError, Row, count, flag, parse, size, text
-from penstock.spark.tables.aside import ASIDE_ROWS, FAILING, AsideOptions, take_aside
+from penstock.spark.tables.aside_options import (
+    ASIDE_ROWS,
+    FAILING,
+    AsideOptions,
+    take_aside,
+)
 from penstock.spark.tables.options import column_names, point_in_time, version_number
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ Does not depend on the kind of table.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,52 +20,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from penstock.spark.parsing import OptionError, Row, one_of, text
 from penstock.spark.tables.places import TableError
 from penstock.spark.unfit import unfit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-FAIL, SIDE = "fail", "side"
+    from penstock.spark.tables.aside_options import AsideOptions
+
 SEQUENCE = "seq"
-ASIDE_ROWS: tuple[Row, ...] = (
-    Row(
-        "onRowError",
-        "on_row_error",
-        one_of(FAIL, SIDE),
-        "What a row that the table cannot hold does: fail the write, or go to errorPath.",
-    ),
-    Row("errorPath", "error_path", text, "Side output: a folder of Parquet files."),
-)
 
 
 class RowUnfit(Exception):
     """A row that the table cannot hold, now or when Spark runs the task again."""
-
-
-@dataclass(frozen=True)
-class AsideOptions:
-    """What becomes of rows that the table cannot hold."""
-
-    on_row_error: str = FAIL
-    error_path: str | None = None
-
-    def __post_init__(self) -> None:
-        """Raise :class:`OptionError` for options that contradict one another."""
-        if self.on_row_error == SIDE and self.error_path is None:
-            raise OptionError("onRowError is side: say where, with errorPath")
-        if self.on_row_error == FAIL and self.error_path is not None:
-            raise OptionError("errorPath is for onRowError=side")
-
-
-FAILING = AsideOptions()
-
-
-def take_aside(values: dict[str, object]) -> AsideOptions:
-    """Remove these options from parsed ones."""
-    names = ("on_row_error", "error_path")
-    return AsideOptions(**{name: str(values.pop(name)) for name in names if name in values})
 
 
 class Aside:

@@ -27,7 +27,8 @@ from pyspark.sql.datasource import (
 
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL
-from penstock.spark.tables.aside import FAILING, Aside, AsideOptions, RowUnfit
+from penstock.spark.tables.aside import Aside, RowUnfit
+from penstock.spark.tables.aside_options import FAILING, AsideOptions
 from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError

@@ -24,7 +24,12 @@ from penstock.spark.parsing import (
     size,
     text,
 )
-from penstock.spark.tables.aside import ASIDE_ROWS, FAILING, AsideOptions, take_aside
+from penstock.spark.tables.aside_options import (
+    ASIDE_ROWS,
+    FAILING,
+    AsideOptions,
+    take_aside,
+)
 from penstock.spark.tables.places import Place, place
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 
 from penstock.spark.filling import repeated_until
 from penstock.spark.holding import FAIL, memory_of
-from penstock.spark.tables.aside import Aside, AsideOptions, RowUnfit
+from penstock.spark.tables.aside import Aside, RowUnfit
+from penstock.spark.tables.aside_options import AsideOptions
 from penstock.spark.tables.behind import Watched
 from penstock.spark.tables.commits import HERE, Write, batch_of, last_of
 from penstock.spark.tables.fitting import fits
