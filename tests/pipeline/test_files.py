@@ -1,6 +1,8 @@
 """Reading files that grow and are cut: every byte once, in order."""
 
+import bz2
 import gzip
+import lzma
 import os
 from pathlib import Path
 
@@ -91,7 +93,8 @@ def test_every_byte_once_over_restarts_and_final_ends(tmp_path_factory, todo):
     written = b""
     for action, data in [*todo, ("ship final", b"")]:
         if action == "write":
-            data = data if written else data.lstrip(b"\0")  # those would be a hole
+            # a hole, or the first byte of a compressed file
+            data = data if written else data.lstrip(b"\0\x04\x1f\x28\xfdPB")
             log.write(data)
             written += data
         elif action == "restart":
@@ -212,11 +215,23 @@ def test_gzip_is_read_and_others_are_refused(log):
     assert log.ship() == ["one"] * 400_000
     log.restart()
     assert log.ship(final=True) == ["two"]
-    for start in files._COMPRESSED:
-        log.path.write_bytes(start + b"\0" * 20)
+    for compressed in (
+        bz2.compress(b"one\n"),
+        lzma.compress(b"one\n"),
+        b"\x28\xb5\x2f\xfd" + b"\0" * 20,
+        b"\x04\x22\x4d\x18" + b"\0" * 20,
+        b"\x1f\x9d" + b"\0" * 20,
+        b"PK\x03\x04" + b"\0" * 20,
+    ):
+        log.path.write_bytes(compressed)
         log.restart()
         with pytest.raises(UnreadableFileError, match="compressed"):
             log.ship()
+
+
+def test_a_line_may_begin_as_a_compressed_file(log):
+    log.write(b"BZh is no bzip2\n")
+    assert log.ship() == ["BZh is no bzip2"]
 
 
 def test_a_gzip_file_that_is_not_complete_is_refused(log):

@@ -25,6 +25,7 @@ import glob
 import gzip
 import hashlib
 import os
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +42,14 @@ _CHUNK_BYTES = 1024 * 1024
 _FINGERPRINT_BYTES_MAX = 1024
 _ANCHOR_BYTES_MAX = 256
 _COPY_CHECK_BYTES = 64 * 1024
+# First bytes of compressed files. Those of bzip2 are printable: a shorter match would refuse a line.
 _COMPRESSED = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bzip2",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\x1f\x9d": "compress",
-    b"PK\x03\x04": "zip",
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
+    "lz4": re.compile(rb"\x04\x22\x4d\x18"),
+    "compress": re.compile(rb"\x1f\x9d"),
+    "zip": re.compile(rb"PK\x03\x04"),
 }
 _GZIP = b"\x1f\x8b"
 
@@ -263,9 +265,9 @@ class Tail:
         self._anchor = b""
 
     def _find_first(self) -> int | None:
-        magic = os.pread(self._descriptor, 8, 0)
-        for start, name in _COMPRESSED.items():
-            if magic.startswith(start):
+        magic = os.pread(self._descriptor, 16, 0)
+        for name, start in _COMPRESSED.items():
+            if start.match(magic):
                 raise UnreadableFileError(f"it is compressed ({name})")
         if magic.startswith(_GZIP):
             source = os.fdopen(self._descriptor, "rb", closefd=False)
