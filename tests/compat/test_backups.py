@@ -184,6 +184,41 @@ def test_nothing_is_lost_on_the_way(
 
 
 @pytest.mark.peer
+@pytest.mark.parametrize(("source", "target"), PAIRS[:2])
+def test_consumers_in_memory_come_along(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go(one: str, other: str) -> None:
+        async with connected(one) as giver, connected(other) as taker:
+            js = giver.jetstream()
+            await js.add_stream(name="S", subjects=["s.>"])
+            for _ in range(20):
+                await js.publish("s.1", os.urandom(1000))
+            config = ConsumerConfig(
+                durable_name="c", ack_policy=AckPolicy.EXPLICIT, mem_storage=True
+            )
+            await js.add_consumer("S", config)
+            pull = await js.pull_subscribe_bind("c", "S")
+            for message in (await pull.fetch(9))[:5]:
+                await message.ack_sync()
+            answer, data = await backup(giver)
+            assert answer["state"]["consumer_count"] == 1
+            assert "error" not in await restore(taker, answer, data)
+            seen = await view(taker)
+            assert seen["consumer c"]["config"]["mem_storage"] is True
+            if target == "penstock":
+                assert seen == await view(giver)
+                assert await handed_out(taker, 11) == await handed_out(giver, 11)
+            else:
+                # nats-server keeps no position of such a consumer from a tar archive: it delivers
+                # again, and loses nothing
+                assert [seq for seq, _ in await handed_out(taker, 20)] == [*range(1, 21)]
+
+    with server(source, monkeypatch) as one, server(target, monkeypatch) as other:
+        asyncio.run(go(one, other))
+
+
+@pytest.mark.peer
 @pytest.mark.parametrize("target", ["nats-server", "old", "penstock"])
 def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go(one: str, other: str) -> None:

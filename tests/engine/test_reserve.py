@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.core.base.disk import PyDisk
+from penstock.engine.lifecycles import streams
 from penstock.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
@@ -124,6 +125,19 @@ def test_a_stream_is_deleted() -> None:
     assert full.house.ok("STREAM.DELETE.S")["success"]
     full.house.pass_time(SECOND)
     assert full.house.publish("t")["seq"] == 1
+
+
+def test_an_account_is_purged() -> None:
+    full = Full()
+    for name in list(full.house.account.streams):  # as the system account's ACCOUNT.PURGE does
+        streams.delete(full.house.account, name)
+    full.house.pass_time(3 * SECOND)
+    assert not full.house.ok("STREAM.NAMES")["streams"]
+    full.house.stream("T", subjects=["t"])
+    assert full.house.publish("t", b"again" * 1000)["seq"] == 1
+    full.disk.crash()
+    after = House(STORE, full.house.server.clock.now(), PyDisk(full.disk))
+    assert after.ok("STREAM.NAMES")["streams"] == ["T"]
 
 
 def test_a_consumer_is_deleted() -> None:

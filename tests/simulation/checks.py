@@ -9,6 +9,7 @@ counters equal a recount.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from .model import Consumer, Publish, Stream
     from .world import World
 
+LOST = re.compile(
+    r"stream (?P<name>\S+): messages? (?P<first>\d+)( to (?P<last>\d+))? (is|are) lost: "
+)
 RECORD_BYTES = 30  # bytes of a record besides subject, headers and payload
 TAKES = 0  # the condition of a log that accepts messages
 # what updates of consumers change
@@ -84,6 +88,20 @@ class Checks:
                 if log.condition == TAKES:
                     stream.durable_last = log.synced_seq
                 self.note_gone(stream, log)
+                self.note_synced(stream, entry)
+
+    def note_synced(self, stream: Stream, entry: Any) -> None:
+        """Record the creates that a sync has covered: a power cut may take others back on a server
+        with a sync_interval.
+        """
+        if entry.files is None or entry.files.unsynced or entry.rewrites:
+            return
+        stream.synced = True
+        waiting = self.world.account.waiting_files
+        for name, consumer in stream.consumers.items():
+            there = entry.consumers.get(name)
+            if there is not None and not waiting.waits(there):
+                consumer.synced = True
 
     def relaxed(self, stream: Stream) -> bool:
         """Return whether PubAcks are sent before the fsync."""
@@ -133,6 +151,8 @@ class Checks:
         account = self.world.account
         for name, stream in self.clients.streams.items():
             entry = account.streams.get(name)
+            if power and any(self.world.intervals):
+                self.lost_creates(stream, entry)
             if stream.there == "yes" and entry is None:
                 self.world.fail(f"stream {name} is missing:", self.world.reports)
             if stream.there == "no" and entry is not None:
@@ -147,6 +167,23 @@ class Checks:
         for name in account.streams:
             if name not in self.clients.streams:
                 self.world.fail(f"stream {name} was never made")
+
+    def lost_creates(self, stream: Stream, entry: Any) -> None:
+        """Record the creates that a power cut took back as a whole: no sync had covered them."""
+        offline = self.world.account.offline.get(stream.name)
+        if offline is not None and offline.retry is None:
+            self.world.fail(f"a power cut damaged stream {stream.name}: {offline}")
+        if entry is None:
+            if stream.there == "yes" and not stream.synced:
+                self.world.counts["streams lost that were never synced"] += 1
+                stream.there = "no"
+            return
+        if entry.offline:
+            self.world.fail(f"a power cut damaged consumers of {stream.name}: {entry.offline}")
+        for name, consumer in stream.consumers.items():
+            if consumer.there == "yes" and not consumer.synced and name not in entry.consumers:
+                self.world.counts["consumers lost that were never synced"] += 1
+                consumer.there = "no"
 
     def configuration(self, stream: Stream, entry: Any) -> None:
         for config in [stream.config, *stream.maybe_configs]:
@@ -177,7 +214,7 @@ class Checks:
         stream.held = {message.payload for message in found.values()}
         stream.opened_last = log.last_seq
         lost = {s for first, count, _ in log.lost for s in range(first, first + min(count, 10_000))}
-        stream.lost |= lost if stream.flips else set()
+        stream.lost |= lost | self.told_lost(stream) if stream.flips else set()
         if power and self.relaxed(stream):
             self.take_back(stream, found, log)
         if stream.config.get("allow_msg_counter"):
@@ -189,6 +226,18 @@ class Checks:
         self.copied_once(stream, log, found)
         self.note_gone(stream, log)
         return found
+
+    def told_lost(self, stream: Stream) -> set[int]:
+        """Return the sequences that this server has reported as lost. A removal of the messages
+        around them drops them from the log's own list.
+        """
+        told: set[int] = set()
+        for line in self.world.reports:
+            found = LOST.match(line)
+            if found is not None and found["name"] == stream.name:
+                first = int(found["first"])
+                told.update(range(first, int(found["last"] or first) + 1))
+        return told
 
     @staticmethod
     def note_gone(stream: Stream, log: Any) -> None:

@@ -85,6 +85,7 @@ class Consumer:
     resets: int = 0  # how many requests to begin again were sent
     resetting: int = 0  # how many of them are unanswered
     reset_turn: int = 0  # the turn of the last answer
+    synced: bool = False  # whether a sync has covered its create
     skipped_below: int = 0  # messages below may have been skipped by a reset
 
     def __post_init__(self) -> None:
@@ -147,6 +148,7 @@ class Stream:
     config: dict[str, Any]
     there: str = "maybe"  # yes, no, maybe
     told: bool = False  # whether the create was answered
+    synced: bool = False  # whether a sync has covered the create
     # configurations of unanswered updates
     maybe_configs: list[dict[str, Any]] = field(default_factory=list)
     sent: dict[bytes, Publish] = field(default_factory=dict)

@@ -343,7 +343,8 @@ class World:
         """
         for path, node in self.disk.names.items():
             folder, _, name = path.rpartition("/")
-            if node.dropped and name.endswith(".seg") and not self.disk.exists(f"{folder}/unsure"):
+            unsure = name.endswith(".seg") and self.disk.exists(f"{folder}/unsure")
+            if node.dropped and name.endswith((".seg", ".json", ".copy")) and not unsure:
                 self.counts["failed syncs that nobody could know of"] += 1
                 node.forget_failure(self.disk.serial)
 

@@ -277,8 +277,8 @@ class Engine:
             busy = any(_maintain(account) for account in self._all)
             self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if now_ns >= self._sync_at_ns:
-            self._sync_at_ns = now_ns + self._sync_interval_ns
-            self._sync()
+            done = self._sync()
+            self._sync_at_ns = now_ns + (self._sync_interval_ns if done else 0)
         return self.next_deadline_ns()
 
     def _has_streams(self) -> bool:
@@ -373,11 +373,23 @@ class Engine:
             streams.close(account)
         self._dispatchers.clear()
 
-    def _sync(self) -> None:
+    def _sync(self) -> bool:
+        """Sync what no sync has covered: creates first, some in each call. False: some are left,
+        and messages of their streams, which are worth nothing without them.
+        """
+        left = streams.CREATES_MAX
+        done = True
         for account in self._all:
             for stream in account.streams.values():
-                if stream.files is not None:
+                if stream.files is None:
+                    continue
+                if stream.files.unsynced or "" in stream.rewrites:
+                    left -= streams.sync_creates(account, stream, left)
+                if stream.files.unsynced or "" in stream.rewrites:
+                    done = False
+                else:
                     stream.core.sync_soon()
+        return done
 
     def _run_rules(self, now_ns: int) -> int:
         """Run the rules that are due; return the time of the next run."""

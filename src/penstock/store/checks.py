@@ -20,7 +20,14 @@ from penstock.core.log import queries
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.losses import is_segment_name
 from penstock.core.log.segment_reader import LogReader, SegmentReader, SegmentScan
-from penstock.engine.files.files import BadFileError, Dated, MisplacedError, StreamFile, StreamFiles
+from penstock.engine.files.files import (
+    BadFileError,
+    Dated,
+    MisplacedError,
+    StreamFile,
+    StreamFiles,
+    unsynced_mark,
+)
 from penstock.engine.files.metadata_files import LockedError
 from penstock.store.consumer_checks import look_at_consumers, tell_mended
 from penstock.store.file_checks import bad_entries, bad_table
@@ -149,6 +156,7 @@ def look_held(
     )
     overlay = OverlayDisk(disk)
     files = StreamFiles(overlay, place.folder, place.vault)
+    files.had_unsynced = overlay.exists(unsynced_mark(place.folder))
     meta = _look_at_meta(files, report)
     if report.encrypted:
         _look_at_sealed(disk, place, report, whole, progress)
@@ -187,7 +195,7 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
         return None
     tell_mended(said, report)
     if meta is None:
-        if files.has_log():
+        if files.has_log() and not files.had_unsynced:
             reason = "the stream has messages but no configuration"
             repair = "none; dump reads the messages, restore brings the stream back from a backup"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))

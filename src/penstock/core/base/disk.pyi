@@ -57,6 +57,8 @@ class Disk:
 
         Returns what prevented each group, or None; other groups are written all the same.
         """
+    def sync_paths(self, paths: list[str]) -> list[OSError | None]:
+        """Sync files and folders, with one wait for the disk. Returns None or an OSError for each."""
 
 class PyDisk(Disk):
     """Forwards every verb to a Python object: open(path, create) -> handle, close(handle),

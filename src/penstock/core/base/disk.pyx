@@ -402,6 +402,27 @@ cdef class Disk:
                     errors[i] = error
         return errors
 
+    def sync_paths(self, list paths) -> list:
+        """Sync files and folders, with one wait for the disk. Returns None or an OSError for each."""
+        cdef list errors = [None] * len(paths)
+        cdef list handles = []
+        cdef Py_ssize_t i
+        for i, path in enumerate(paths):
+            try:
+                try:
+                    handles.append((i, self.open(path, False)))
+                except IsADirectoryError:
+                    handles.append((i, self.open_folder(path)))
+            except OSError as error:
+                errors[i] = error
+        self.sync_groups(handles, errors)
+        for i, handle in handles:
+            try:
+                self.close(handle)
+            except OSError as error:
+                errors[i] = error
+        return errors
+
     cdef int sync_groups(self, list handles, list errors) except -1:
         """Sync the files of the groups that have no error yet; `handles` are (group, handle)."""
         cdef Py_ssize_t i

@@ -3,7 +3,8 @@
     <name>         one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end
     <name>.copy    the same
 
-Both are on the disk before the server answers the call that wrote them. The copy is replaced first, so
+Both are on the disk before the server answers the call that wrote them, except for a create that a
+server with `sync_interval` answers before it syncs. The copy is replaced first, so
 that a replacement that fails half-way changes nothing. The file is used as long as it is sound; a file
 without the second line (edited by hand) is used as it is. A damaged or missing file is restored: by
 checksum repair of one flipped bit, otherwise from the other file. The damaged bytes are kept as
@@ -41,8 +42,8 @@ class FileStore(Protocol):
     def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
         """Replace the whole file."""
 
-    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
-        """Replace several files with the same bytes, durably."""
+    def write_files_atomic(self, paths: list[str], data: bytes, durable: bool = True) -> None:
+        """Replace several files with the same bytes."""
 
     def unlink(self, path: str) -> None:
         """Remove the file if it exists."""
@@ -76,6 +77,14 @@ def unsealed(path: str, data: bytes) -> bytes:
     return line
 
 
+def incomplete(data: bytes) -> bool:
+    """Return whether a power cut may have left these bytes of a file that was not synced: its end is
+    missing, or zeros are in place of some bytes.
+    """
+    end = data.rstrip(b"\n")[-len(_SUM) - 9 :]
+    return b"\0" in data or not data.endswith(b"\n") or not end.startswith(_SUM + b" ")
+
+
 def mended(data: bytes) -> bytes | None:
     """Return the bytes of a file after checksum repair of one flipped bit, or None."""
     if len(data) > _MENDED_MAX_BYTES:
@@ -91,9 +100,11 @@ def mended(data: bytes) -> bytes | None:
     return None
 
 
-def write(disk: FileStore, path: str, data: bytes) -> None:
-    """Replace a file and its copy, durably."""
-    disk.write_files_atomic(both(path), sealed(data))
+def write(disk: FileStore, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file and its copy. A write that is not durable must be the first of the file: a
+    power cut may leave nothing of it.
+    """
+    disk.write_files_atomic(both(path), sealed(data), durable)
 
 
 def both(path: str) -> list[str]:

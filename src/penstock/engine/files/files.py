@@ -9,14 +9,19 @@
                                                  consumers/acks.N      changes since then
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 a stream that is being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
+    <store>/jetstream/<account>/interrupted/<stream>.<id>/             what a power cut left of an unsynced create
     <store>/jetstream/<account>/closed                                 while no server runs: all files are synced
+    <store>/jetstream/<account>/unsynced                               creates of the last server may not be synced
 
 Each .json file has a copy beside it, `<name>.json.copy`, from which a damaged file is restored
 (engine/files/checksummed_files). sources.json has no copy, since the messages have the positions too.
 
 A configuration is written as a whole (temporary files, fsync, rename, fsync of the folder) before
-the server answers the call. A deleted stream is first renamed out of `streams`, so that a crash
-never brings back half of it. The module does not know what the files mean.
+the server answers the call. A server with `sync_interval` syncs a new configuration after its answer,
+unless it is encrypted (`StreamFiles.unsynced`). The file `unsynced` tells the next server so: after a
+power cut, a configuration that is missing or incomplete in both files is an interrupted create, of
+which nothing was promised. It is set aside. A deleted stream is first renamed out of `streams`, so
+that a crash never brings back half of it. The module does not know what the files mean.
 """
 
 import contextlib
@@ -34,11 +39,16 @@ from penstock.api.streams import StreamConfig
 from penstock.core.base.disk import Disk
 from penstock.engine.files import checksummed_files
 from penstock.engine.files.checksummed_files import BadFileError as BadFileError
-from penstock.engine.files.checksummed_files import DamagedFileError, sealed, unsealed
+from penstock.engine.files.checksummed_files import (
+    DamagedFileError,
+    incomplete,
+    sealed,
+    unsealed,
+)
 from penstock.engine.files.consumer_states import ConsumerStates
 from penstock.engine.files.metadata_files import LockedError as LockedError
 from penstock.engine.files.metadata_files import MetadataFiles
-from penstock.vault import Vault
+from penstock.vault import Vault, is_sealed
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
@@ -100,11 +110,19 @@ class AccountFiles:
         self._restoring = f"{root}/restoring"
         self._templates = f"{root}/templates"  # of 2020 (engine/lifecycles/templates)
         self._root = root
+        self._interrupted = f"{root}/interrupted"
         self._mark = f"{root}/closed"
+        self._unsynced_mark = f"{root}/unsynced"
         self._marked = True  # the mark may be there
 
-    def open(self) -> list[str]:
-        """Create the folders; return the folders of the streams."""
+        # creates of the last servers may not be on the disk, and power may have been cut since
+        self.had_unsynced = False
+        self.late_creates = False  # creates are synced after the answer
+
+    def open(self, *, late_creates: bool = False) -> list[str]:
+        """Create the folders; return the folders of the streams. `late_creates`: new streams and
+        consumers are to be synced after the answer.
+        """
         if not self._disk.exists(self._streams):
             self._disk.make_dir_durable(self._streams)
         with contextlib.suppress(OSError):  # the next start does what a failing disk refuses
@@ -112,6 +130,12 @@ class AccountFiles:
             self._disk.make_dir(self._deleted)
             for name in self._disk.list_dir(self._restoring):
                 self._disk.remove_tree(f"{self._restoring}/{name}")
+        self.had_unsynced = self.late_creates = self._disk.exists(self._unsynced_mark)
+        if late_creates and not self.had_unsynced:
+            with contextlib.suppress(OSError):  # then creates wait for the disk
+                self._disk.write_file_atomic(self._unsynced_mark, b"unsynced\n")
+                self.late_creates = True
+        self.late_creates &= late_creates
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
 
     def closed_cleanly(self) -> bool:
@@ -132,6 +156,7 @@ class AccountFiles:
     def mark_closed(self) -> None:
         """Note that all files of the account are synced and closed. OSError."""
         self._marked = True
+        self._disk.unlink(self._unsynced_mark)
         self._disk.write_file_atomic(self._mark, b"closed\n")
 
     def _unmark(self) -> None:
@@ -192,6 +217,16 @@ class AccountFiles:
         self._disk.sync_dir(self._restoring)
         placed.small.take_keys(files.small)
         return placed
+
+    def set_aside(self, files: "StreamFiles", unique: str) -> str:
+        """Move what an interrupted create left out of the streams; return the new folder. OSError."""
+        name = files.folder.rpartition("/")[2]
+        target = f"{self._interrupted}/{unique}.{name}"[: len(self._interrupted) + 200]
+        self._disk.make_dir_durable(self._interrupted)
+        self._disk.rename(files.folder, target)
+        self._disk.sync_dir(self._streams)
+        self._disk.sync_dir(self._interrupted)
+        return target
 
     def remove(self, files: "StreamFiles", unique: str) -> None:
         """Delete a stream's folder. A crash after the rename does not bring the stream back."""
@@ -259,6 +294,11 @@ class StreamFiles:
         self._disk = disk
         self.folder = folder
         self.synced = False  # the files were closed cleanly, and nothing has changed them since
+        # creates of the last servers may not be on the disk (AccountFiles.had_unsynced)
+        self.had_unsynced = False
+        # files and folders that a create wrote and no sync has covered: path -> the consumer, "" for
+        # the stream, None for a folder
+        self.unsynced: dict[str, str | None] = {}
         self.small = MetadataFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self.consumers_folder = f"{folder}/consumers"
@@ -269,16 +309,21 @@ class StreamFiles:
     def _later(self, path: str, write: Callable[[], None]) -> None:
         self.unwritten[path] = write
 
-    def create(self) -> None:
-        """Create the folders, durably. FileExistsError: they have a stream.
+    def create(self, *, late: bool = False) -> None:
+        """Create the folders, durably; with `late`, folders of a stream without encryption are
+        synced later. FileExistsError: they have a stream.
 
         Folders without a configuration and without a log are left over from an interrupted create.
         """
         self.check_free()
         self._disk.make_dir(self.folder)
         self._disk.make_dir(self.consumers_folder)
-        self._disk.sync_dir(self.folder.rpartition("/")[0])
         self.small.begin()
+        parent = self.folder.rpartition("/")[0]
+        if late and self.small.cipher is None:
+            self.unsynced[parent] = None
+        else:
+            self._disk.sync_dir(parent)
 
     def check_free(self) -> None:
         """Raise FileExistsError when the folder has a stream."""
@@ -287,6 +332,8 @@ class StreamFiles:
                 raise FileExistsError(
                     f"{self.folder} has the files of a stream that could not be opened"
                 )
+        if self._disk.list_dir(self.consumers_folder):
+            raise FileExistsError(f"{self.folder} has the consumers of a stream")
 
     def remove(self) -> None:
         """Remove the folder with all files in it."""
@@ -304,12 +351,39 @@ class StreamFiles:
         """Return whether the folder for messages exists."""
         return self._disk.exists(self.log_folder)
 
-    def write(self, meta: StreamFile) -> None:
-        """Replace meta.json and its copy, durably."""
-        checksummed_files.write(self.small, f"{self.folder}/meta.json", encode(meta))
+    def write(self, meta: StreamFile, *, late: bool = False) -> None:
+        """Replace meta.json and its copy, durably. `late`: write the first ones, and sync them later
+        unless they are encrypted.
+        """
+        path = f"{self.folder}/meta.json"
+        late = late and self.small.cipher is None
+        checksummed_files.write(self.small, path, encode(meta), durable=not late)
+        if late:
+            self._note_unsynced(path, "")
+
+    def _note_unsynced(self, path: str, name: str) -> None:
+        """Note that a configuration, its copy and their names may not be on the disk."""
+        self.unsynced.update(dict.fromkeys(checksummed_files.both(path), name))
+        self.unsynced[path.rpartition("/")[0]] = None
+
+    def sync_created(self, most: int) -> list[str]:
+        """Sync at most `most` files and folders of `unsynced`. Returns the names of configurations
+        that have to be written again, durably, since their sync failed.
+        """
+        paths = list(self.unsynced)[:most]
+        again: dict[str, None] = {}
+        for path, error in zip(paths, self._disk.sync_paths(paths), strict=True):
+            name = self.unsynced[path]
+            if name is None and error is not None and self._disk.exists(path):
+                continue  # the sync of a folder may be tried again
+            del self.unsynced[path]
+            if name is not None and error is not None and self._disk.exists(path):
+                again[name] = None
+        return list(again)
 
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
-        """Read the stream's keys, then meta.json; None when it does not exist.
+        """Read the stream's keys, then meta.json; None when it does not exist, or when an interrupted
+        create left both files incomplete.
 
         `report` gets a line for each repair of damage; a repair that the disk refuses goes to
         `unwritten`. BadFileError: the file is not valid, or is of another stream than the folder.
@@ -325,7 +399,29 @@ class StreamFiles:
             _check_place(at, "stream", meta.config.name, self.folder.rpartition("/")[2])
             return meta
 
-        return checksummed_files.read(self.small, path, decode, report, self._later)
+        try:
+            meta = checksummed_files.read(self.small, path, decode, report, self._later)
+        except DamagedFileError:
+            if self._interrupted(path):
+                return None
+            raise
+        if self.had_unsynced:
+            self._note_unsynced(path, "")
+            self.unsynced[self.folder.rpartition("/")[0]] = None
+        return meta
+
+    def _interrupted(self, path: str) -> bool:
+        """Return whether a configuration and its copy may be what a power cut left of a create that
+        was not synced.
+        """
+        if not self.had_unsynced:
+            return False
+        found = [
+            self.small.read_file(each)  # an opening may have encrypted what it found
+            for each in checksummed_files.both(path)
+            if self._disk.exists(each)
+        ]
+        return not any(is_sealed(data) or not incomplete(data) for data in found)
 
     def stream_name(self) -> str:
         """Return the stream's name from the name of its folder; "": the name is too long for that."""
@@ -369,9 +465,26 @@ class StreamFiles:
                 if meta is None:
                     raise BadFileError(f"{path}: the file is missing")
                 found.append(meta)
+                if self.had_unsynced:
+                    self._note_unsynced(path, meta.name)
             except (BadFileError, OSError) as error:
+                if isinstance(error, DamagedFileError) and self._interrupted(path):
+                    self._set_aside(path, report)
+                    continue
                 found.append(BadConsumer(name_of(name.removesuffix(".json")), str(error)))
         return found
+
+    def _set_aside(self, path: str, report: Callable[[str], None]) -> None:
+        """Rename what an interrupted create left of a consumer."""
+        report(f"{path}: a power cut interrupted the create of this consumer; its name is free")
+        number = 1
+        while any(self._disk.exists(f"{path}.bad-{n}") for n in (number, number + 1)):
+            number += 1
+        with contextlib.suppress(OSError):  # the next opening tries again
+            for each in checksummed_files.both(path):
+                if self._disk.exists(each):
+                    self._disk.rename(each, f"{path}.bad-{number}")
+                    number += 1
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration and its copy, durably."""
@@ -381,6 +494,10 @@ class StreamFiles:
         """Return the paths that `write_consumer` replaces, and the bytes for them."""
         path = self._consumer(meta.name)
         return checksummed_files.both(path), self.small.stored(path, sealed(encode(meta)))
+
+    def created_late(self, consumer: str) -> None:
+        """Note that the files of a new consumer were written without a sync."""
+        self._note_unsynced(self._consumer(consumer), consumer)
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably. The call syncs the folder also when an
@@ -403,6 +520,11 @@ def is_file_name(name: str) -> bool:
     which use the name itself as a file name.
     """
     return "\0" not in name
+
+
+def unsynced_mark(stream_folder: str) -> str:
+    """Return the path of the file `unsynced` of the account that has a stream in this folder."""
+    return f"{stream_folder.rsplit('/', 2)[0]}/unsynced"
 
 
 _LONGEST = 240  # with the longest suffixes (.json.copy.tmp) 254, of 255

@@ -161,9 +161,9 @@ class MetadataFiles:
         """Replace a file as a whole. OSError."""
         self._disk.write_file_atomic(path, self.sealed(self._role(path), data), durable)
 
-    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
-        """Replace a file and its copy, durably. OSError."""
-        self._disk.write_files_atomic(paths, self.stored(paths[0], data))
+    def write_files_atomic(self, paths: list[str], data: bytes, durable: bool = True) -> None:
+        """Replace a file and its copy. OSError."""
+        self._disk.write_files_atomic(paths, self.stored(paths[0], data), durable)
 
     def stored(self, path: str, data: bytes) -> bytes:
         """Return the bytes that the disk gets for a file."""

@@ -30,6 +30,7 @@ class _Change(Struct, eq=False):
     settle: Done
     paths: list[str] = field(default_factory=list)
     data: bytes = b""
+    durable: bool = True
     unlink: Callable[[], object] | None = None
     error: OSError | None = None
     answers: list[Done] = field(default_factory=list)
@@ -44,13 +45,15 @@ class WaitingFiles:
         self._job = Job(reactor, self._end_of_turn)
         self._changes: dict[object, _Change] = {}
 
-    def write(self, key: object, paths: list[str], data: bytes, settle: Done) -> None:
-        """Replace files of one folder with the same bytes, durably.
+    def write(
+        self, key: object, paths: list[str], data: bytes, settle: Done, *, durable: bool = True
+    ) -> None:
+        """Replace files of one folder with the same bytes, durably unless the caller syncs them later.
 
         `settle` is called when that is done, or with the error: then some of the files may be the
         new ones.
         """
-        self._add(key, _Change(paths[0].rpartition("/")[0], settle, paths, data))
+        self._add(key, _Change(paths[0].rpartition("/")[0], settle, paths, data, durable))
 
     def remove(self, key: object, folder: str, unlink: Callable[[], object], settle: Done) -> None:
         """Remove files of a folder with `unlink`, which may raise OSError, durably."""
@@ -70,15 +73,22 @@ class WaitingFiles:
             return
         changes, self._changes = list(self._changes.values()), {}
         self._remove([each for each in changes if each.unlink is not None])
-        writes = [each for each in changes if each.unlink is None]
-        errors = self._disk.write_groups([(each.paths, each.data) for each in writes])
-        for change, error in zip(writes, errors, strict=True):
-            change.error = error
+        for durable in (True, False):
+            self._write(
+                [each for each in changes if each.unlink is None and each.durable == durable],
+                durable,
+            )
         for change in changes:
             change.settle(change.error)
         for change in changes:
             for answer in change.answers:
                 answer(change.error)
+
+    def _write(self, changes: list[_Change], durable: bool) -> None:
+        groups = [(each.paths, each.data) for each in changes]
+        errors = self._disk.write_groups(groups, durable)
+        for change, error in zip(changes, errors, strict=True):
+            change.error = error
 
     def _remove(self, changes: list[_Change]) -> None:
         folders: dict[str, list[_Change]] = {}

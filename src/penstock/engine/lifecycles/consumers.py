@@ -1,6 +1,7 @@
 """Lifecycle of consumers: create, update, pause, delete, recover, and their states on the disk.
 
-A created consumer is on the disk before the call returns. Consumers of memory streams and consumers
+A created consumer is on the disk before the call is answered, or, on a server with `sync_interval`,
+when `streams.sync_creates` has synced it. Consumers of memory streams and consumers
 with `mem_storage` live until the server stops. The functions work on a JetStreamAccount; they know
 neither JSON nor the dispatch table.
 """
@@ -401,7 +402,11 @@ def _create(
         entry = _start(account, stream, meta)
         paths, data = stream.files.consumer_to_write(meta)
         account.waiting_files.write(
-            entry, paths, data, lambda error: _created(account, stream, entry, error)
+            entry,
+            paths,
+            data,
+            lambda error: _created(account, stream, entry, error),
+            durable=not _late(account, stream),
         )
         return entry
     entry = _start(account, stream, meta)
@@ -412,8 +417,10 @@ def _create(
 def _created(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, error: OSError | None
 ) -> None:
-    """The files of a new consumer are on the disk; or they are not, and there is no such consumer."""
+    """The files of a new consumer are written; or they are not, and there is no such consumer."""
     if error is None:
+        if _late(account, stream) and stream.files is not None:
+            stream.files.created_late(entry.name)
         stream.rewrites.pop(entry.name, None)
         account.advisories.consumer(stream.config.name, entry.name, "create", account.now_ns)
         return
@@ -422,6 +429,15 @@ def _created(
     _remove_later(stream, entry.name)
     if stream.config.retention == "interest":
         stream.core.review(floor + 1, orphans=True)
+
+
+def _late(account: JetStreamAccount, stream: StreamEntry) -> bool:
+    """Return whether the files of a new consumer are synced after the answer."""
+    return (
+        stream.files is not None
+        and account.files.late_creates
+        and stream.files.small.cipher is None
+    )
 
 
 def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:

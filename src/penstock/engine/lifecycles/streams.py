@@ -1,6 +1,7 @@
 """Lifecycle of streams: create, update, delete, recover, close.
 
-A created stream is on the disk before the call returns; a create that fails is undone. The functions
+A created stream is on the disk before the call returns, or, on a server with `sync_interval`, after
+`sync_creates`; a create that fails is undone. The functions
 work on a JetStreamAccount; they know neither JSON nor the dispatch table. engine/lifecycles/stream_opening decides
 when a stream is recovered.
 """
@@ -8,6 +9,7 @@ when a stream is recovered.
 import contextlib
 import errno
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
@@ -31,6 +33,9 @@ from penstock.engine.files.files import (
 )
 from penstock.engine.lifecycles import consumers
 from penstock.engine.sources import checks, upstreams
+
+CREATES_MAX = 64
+"""The number of files that one call syncs."""
 
 
 def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
@@ -194,15 +199,21 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
     """
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
-    folders = account.files.open()
+    frozen = account.settings.frozen
+    late = account.settings.sync_interval_ns > 0 and not frozen
+    folders = account.files.open(late_creates=late)
     synced = account.files.closed_cleanly()
     disk_recovery.retry_removals(account, account.now_ns)
     for folder in folders:
         files = account.files.stream(folder, by_name=False)
         files.synced = synced
+        files.had_unsynced = account.files.had_unsynced and not synced
         name = files.stream_name()
         try:
             meta = files.read(account.report)
+            if meta is None and files.had_unsynced:
+                _set_aside(account, files)
+                continue
             if meta is None and not files.has_log():
                 account.report(
                     f"ignored stream folder {folder}: an interrupted create left it; its name is free"
@@ -223,6 +234,44 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
         yield files, meta
     for name, files, why in left:
         put_offline(account, "" if name in names else name, files, why)
+
+
+def _set_aside(account: JetStreamAccount, files: StreamFiles) -> None:
+    """Set aside what a power cut left of a create that was answered and not synced."""
+    what = f"stream folder {files.folder}: a power cut interrupted the create of this stream"
+    if account.settings.frozen:
+        account.report(f"ignored {what}")
+        return
+    try:
+        moved = account.files.set_aside(files, account.ids.next())
+    except OSError as error:  # the next start tries again; until then, the name is taken
+        account.report(f"cannot move {what}: {error}")
+    else:
+        account.report(f"moved {what}; its name is free; its files are now in {moved}")
+
+
+def sync_creates(account: JetStreamAccount, entry: StreamEntry, most: int = CREATES_MAX) -> int:
+    """Sync at most so many files of creates that were answered before; return how many were tried.
+
+    What the disk refuses is tried again (`StreamEntry.rewrites`).
+    """
+    files = entry.files
+    if files is None or not files.unsynced:
+        return 0
+    tried = min(most, len(files.unsynced))
+    for name in files.sync_created(most):
+        disk_recovery.take_back(entry, name, partial(_write_again, entry, name))
+    return tried
+
+
+def _write_again(entry: StreamEntry, name: str) -> None:
+    """Write the configuration of the stream (""), or of a consumer, durably. OSError."""
+    if entry.files is None:
+        return
+    if not name:
+        entry.files.write(entry.file())
+    elif name in entry.consumers:
+        entry.files.write_consumer(entry.consumers[name].file())
 
 
 def recover(
@@ -274,6 +323,9 @@ def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
     """
     _attach(account, entry, entry.config.subjects)
     rules.start(entry)
+    if not (account.files.late_creates or account.settings.frozen):
+        # a message that this server acknowledges is durable, so its stream has to be
+        sync_creates(account, entry, len(entry.files.unsynced) if entry.files else 0)
     try:
         entry.core.log.fsync()
     except OSError as error:  # the stream serves its messages, and the log tries the sync again
@@ -358,6 +410,7 @@ def close(account: JetStreamAccount) -> None:
         _leave(account, entry)
         rules.close(entry, for_good=False)
         entry.core.close()
+        sync_creates(account, entry, len(entry.files.unsynced) if entry.files else 0)
         try:
             maintenance.close(entry.core.log)
         except OSError as error:
@@ -379,7 +432,11 @@ def _is_synced(entry: StreamEntry) -> bool:
     """Return whether all that a closed stream has is on the disk."""
     files, log = entry.files, entry.core.log
     return files is None or not (
-        log.synced_seq < log.last_seq or files.states.error or entry.rewrites or files.unwritten
+        log.synced_seq < log.last_seq
+        or files.states.error
+        or entry.rewrites
+        or files.unwritten
+        or files.unsynced
     )
 
 
@@ -436,9 +493,11 @@ def _open(
         log = open_log(None, first_seq=first_seq)
     else:
         if new:
-            files.create()
+            late = account.files.late_creates
+            files.create(late=late)
             # the configuration comes first: a folder without one has no acknowledged message
-            files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
+            meta = StreamFile(format=FORMAT, created=created_ns, config=config)
+            files.write(meta, late=late)
         log = open_log(
             files.log_folder,
             account.disk,
