@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := $(wildcard src/penstock/core/*/*.pyx src/penstock/core/*/*.pxd src/penstock/core/*.pxd)
+CORE := $(wildcard src/pelton/core/*/*.pyx src/pelton/core/*/*.pxd src/pelton/core/*.pxd)
 # The servers that tests and benchmarks compare with: the newest (from PyPI, with the extra "test"), and an older one (Debian's).
 PEER := $(VENV)/bin/nats-server
 OLDER := $(VENV)/peer/usr/sbin/nats-server
@@ -35,7 +35,7 @@ setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv;
 
 run: ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
 	$(SIDE_BY_SIDE) $(VENV)/.with-pipeline build/.core
-	@exec $(BIN)/penstock run --store "$(or $(STORE),./data)" \
+	@exec $(BIN)/pelton run --store "$(or $(STORE),./data)" \
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
@@ -55,7 +55,7 @@ test: ## the test suite, long families in part; a few that fail run once more (A
 	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
 	    $(PEERS) $(BIN)/python -m tests.steady --jobs $(JOBS) $(ARGS)
 
-test-all: export PENSTOCK_FULL = 1
+test-all: export PELTON_FULL = 1
 test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
@@ -80,7 +80,7 @@ soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, eve
 exact: $(VENV)/.with-test build/.core ## streams become tables and streams again, each row once, the job killed (MESSAGES=1000000 KILLS=10; ARGS: --seed, --server file, --json)
 	@$(BIN)/python -m tests.spark.exact --messages $(or $(MESSAGES),1000000) --kills $(or $(KILLS),10) $(ARGS)
 
-plgd-proto: $(VENV)/.with-test ## make the protobuf modules of src/penstock/plgd/wire again from their .proto files
+plgd-proto: $(VENV)/.with-test ## make the protobuf modules of src/pelton/plgd/wire again from their .proto files
 	@$(BIN)/python tools/gen_plgd_proto.py
 
 lint: $(VENV)/.with-test ## ruff: rules and format
@@ -94,7 +94,7 @@ wheel: $(VENV)/.ready ## build a wheel into dist/
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@rm -f $(foreach place,src/penstock/core src/penstock/core/*,$(place)/*.so $(place)/*.c) $(VENV)/.with-*
+	@rm -f $(foreach place,src/pelton/core src/pelton/core/*,$(place)/*.so $(place)/*.c) $(VENV)/.with-*
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- steps -----------------------------------------------------------------------------------------------------------
@@ -110,15 +110,15 @@ $(VENV)/.ready:
 # Each stamp holds the project, editable, with the extras in its name; the core is compiled by a step of its own. `test` is a
 # superset of `pipeline`.
 $(VENV)/.with-server: pyproject.toml | $(VENV)/.ready
-	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
 	@touch $@
 
 $(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready
-	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
 	@touch $@ $(VENV)/.with-server
 
 $(VENV)/.with-test: pyproject.toml | $(VENV)/.ready
-	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
 	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
 
 build/.core: setup.py $(CORE) | $(VENV)/.ready
@@ -140,7 +140,7 @@ $(VENV)/.fuzz: | $(VENV)/.with-test
 # Spark's classes as Java keeps them in memory, for the tests (tests/javas.py): made once, and the rest of the machine has no part in it.
 $(VENV)/.spark-classes: | $(VENV)/.with-test build/.core
 	@echo "preparing Spark's classes for the tests"
-	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/spark-classes $(BIN)/penstock spark prepare > /dev/null || echo "no file of Spark's classes: tests with Spark start slower"
+	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/spark-classes $(BIN)/pelton spark prepare > /dev/null || echo "no file of Spark's classes: tests with Spark start slower"
 	@touch $@
 
 # An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.

@@ -1,8 +1,8 @@
-"""Builds the compiled core: every .pyx below src/penstock/core becomes one extension module.
+"""Builds the compiled core: every .pyx below src/pelton/core becomes one extension module.
 
-PENSTOCK_DEBUG=1 builds with bounds checks and debug symbols; PENSTOCK_SANITIZE=1 adds
-AddressSanitizer; PENSTOCK_BUILD_JOBS is how many modules are compiled at once (all processors
-unless set). PENSTOCK_CORE=built says that the modules lie beside their sources already: an editable
+PELTON_DEBUG=1 builds with bounds checks and debug symbols; PELTON_SANITIZE=1 adds
+AddressSanitizer; PELTON_BUILD_JOBS is how many modules are compiled at once (all processors
+unless set). PELTON_CORE=built says that the modules lie beside their sources already: an editable
 install would compile all of them once more.
 """
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-DEBUG = os.environ.get("PENSTOCK_DEBUG") == "1" or os.environ.get("PENSTOCK_SANITIZE") == "1"
-BUILT = os.environ.get("PENSTOCK_CORE") == "built"
-SANITIZE = os.environ.get("PENSTOCK_SANITIZE") == "1"
-JOBS = int(os.environ.get("PENSTOCK_BUILD_JOBS") or len(os.sched_getaffinity(0)))
+DEBUG = os.environ.get("PELTON_DEBUG") == "1" or os.environ.get("PELTON_SANITIZE") == "1"
+BUILT = os.environ.get("PELTON_CORE") == "built"
+SANITIZE = os.environ.get("PELTON_SANITIZE") == "1"
+JOBS = int(os.environ.get("PELTON_BUILD_JOBS") or len(os.sched_getaffinity(0)))
 
 
 # What Cython would put into each module alike (function and iterator types, ...) is here once.
-SHARED = "penstock.core._shared"
-SHARED_C = "src/penstock/core/_shared.c"
+SHARED = "pelton.core._shared"
+SHARED_C = "src/pelton/core/_shared.c"
 
 
 def core_extensions() -> list[Extension]:
@@ -33,7 +33,7 @@ def core_extensions() -> list[Extension]:
         link_args += ["-fsanitize=address"]
     sources = {
         ".".join(path.relative_to("src").with_suffix("").parts): str(path)
-        for path in sorted(Path("src/penstock/core").rglob("*.pyx"))
+        for path in sorted(Path("src/pelton/core").rglob("*.pyx"))
     }
     return [
         Extension(

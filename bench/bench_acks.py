@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--retention", default="limits")
     parser.add_argument("--folder", help="where the stores go")
     args = parser.parse_args()
-    rows = [("Penstock", run([sys.executable, "-m", "penstock.server"], args))]
+    rows = [("Pelton", run([sys.executable, "-m", "pelton.server"], args))]
     peer = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
     if peer:
         rows.append(("nats-server", run(shlex.split(peer), args)))

@@ -1,14 +1,14 @@
-"""Compare `penstock bench` with natsload.c: the same load on the same server, in turns.
+"""Compare `pelton bench` with natsload.c: the same load on the same server, in turns.
 
     python bench/bench_bench.py                                both servers, all rows, ten minutes
-    python bench/bench_bench.py --server penstock --rounds 7   one server
+    python bench/bench_bench.py --server pelton --rounds 7   one server
     python bench/bench_bench.py --only publish                 rows whose name contains this
 
 Both do the same work: the same streams and consumers, made by natsload, the same subjects, sizes and windows, and a
 queue group of responders. A first run of natsload, which counts for nothing, says how many messages last a second
 (--seconds); a stream is removed before the next run begins.
 
-A ratio is the median of the rounds' ratios, `penstock bench` to natsload, by the rates that both print;
+A ratio is the median of the rounds' ratios, `pelton bench` to natsload, by the rates that both print;
 they take turns in being the first. The last columns are the processor time of the load generator itself for a message,
 while it measures.
 Both answer their own requests, on one more connection.
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from compare import BenchError, Server, build_load, find_ours, find_peer, machine
 
-PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+PELTON = str(Path(sys.executable).with_name("pelton"))
 TIMEOUT_S = 60
 STORED_MOST = 3_000_000
 """Messages of a stream: below a gigabyte, so that the kernel need not write while it is read."""
@@ -43,7 +43,7 @@ class Load:
     tried: int
     """Messages of the first run."""
     stream: str = ""
-    """``empty`` or ``filled``: the stream LOAD that `penstock bench` finds; natsload makes its own."""
+    """``empty`` or ``filled``: the stream LOAD that `pelton bench` finds; natsload makes its own."""
 
 
 ASK = "service request LOAD.0 --serve --size 16"
@@ -138,13 +138,13 @@ class Comparison:
         return Run(found["rate"], found["processor_seconds"] / count * 1e6)
 
     def by_bench(self, load: Load, count: int) -> Run:
-        """One run of `penstock bench`."""
+        """One run of `pelton bench`."""
         if load.stream:
             stored = count if load.stream == "filled" else 1
             result_of(self.told(f"fill -w 1000 -n {stored}"))
         url = f"nats://127.0.0.1:{self.server.port}"
         words = f"bench {load.bench} --msgs {count} --json"
-        found = result_of([PENSTOCK, "-s", url, *words.split()])
+        found = result_of([PELTON, "-s", url, *words.split()])
         if load.stream:
             self.remove_stream()
         return Run(found["messages_per_second"], found["processor_seconds"] / count * 1e6)
@@ -170,7 +170,7 @@ def result_of(command: list[str]) -> dict[str, float]:
 
 def table(rows: list[Row]) -> str:
     """The rows in Markdown."""
-    head = ["", "natsload", "penstock bench", "ratio", "natsload, µs", "penstock bench, µs"]
+    head = ["", "natsload", "pelton bench", "ratio", "natsload, µs", "pelton bench, µs"]
     lines = [f"| {' | '.join(head)} |", "|---|--:|--:|--:|--:|--:|"]
     return "\n".join([*lines, *(f"| {' | '.join(row.cells())} |" for row in rows)])
 
@@ -179,7 +179,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--server", choices=["penstock", "nats-server"])
+    parser.add_argument("--server", choices=["pelton", "nats-server"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="that each run takes, about")
     parser.add_argument("--only", default="", help="rows whose name contains this")
@@ -191,7 +191,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     config = folder / "bench.conf"
     config.write_text('jetstream { sync_interval: "2m" }\n')
     flags = ["-c", str(config)]
-    servers = {"penstock": find_ours, "nats-server": find_peer}
+    servers = {"pelton": find_ours, "nats-server": find_peer}
     natsload = build_load(folder)
     print(machine(), flush=True)
     for kind, command in servers.items():
@@ -212,7 +212,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pelton-bench-") as folder:
         try:
             compare(arguments(), Path(folder))
         except BenchError as error:

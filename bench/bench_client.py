@@ -1,7 +1,7 @@
-"""Compare Penstock's Python client with nats-py and natsio: operations per second over one server.
+"""Compare Pelton's Python client with nats-py and natsio: operations per second over one server.
 
     python bench/bench_client.py                                     both servers, all rows
-    python bench/bench_client.py --server penstock --rounds 5        one server
+    python bench/bench_client.py --server pelton --rounds 5        one server
     python bench/bench_client.py --only consume                      rows whose name contains this
     python bench/bench_client.py --natsio ~/natsio/bin/python        natsio 1.0 needs Python 3.13
     python bench/bench_client.py --durability disk                   every ack after an fsync, on both servers
@@ -10,7 +10,7 @@ Without ``--durability`` every row is measured with acks from the page cache on 
 rows that store are measured again with acks from the disk on both.
 
 Each run is a process of its own, and the libraries take turns, so that a slow spell of the machine
-hits all. A ratio is the median of the rounds' ratios: above 1 Penstock is faster. The figures of the
+hits all. A ratio is the median of the rounds' ratios: above 1 Pelton is faster. The figures of the
 processor belong to the client alone; the wall's also contain the server, which shares the machine.
 """
 
@@ -100,7 +100,7 @@ def compare(
             result[f"{name} {what}"] = statistics.median(rates) if rates else None
             ratios = [
                 ours / theirs
-                for one, other in zip(seen["penstock"], found, strict=True)
+                for one, other in zip(seen["pelton"], found, strict=True)
                 if (ours := rate(one, what)) and (theirs := rate(other, what))
             ]
             result[f"{name} ratio {what}"] = statistics.median(ratios) if ratios else None
@@ -110,7 +110,7 @@ def compare(
 @contextlib.contextmanager
 def durable_server(kind: str, durability: str) -> Iterator[ServerProcess]:
     """A server whose acks mean the same as those of the other kind."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pelton-bench-") as folder:
         config = Path(folder) / "server.conf"
         config.write_text(f'jetstream {{ sync_interval: "{SYNC[durability]}" }}\n')
         with running_server(kind, "-c", str(config)) as server:
@@ -165,7 +165,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--server", choices=["penstock", "nats-server"])
+    parser.add_argument("--server", choices=["pelton", "nats-server"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the operations of each run")
     parser.add_argument("--only", default="", help="rows whose name contains this")
@@ -180,7 +180,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run, and print a table for each meaning of an ack."""
     given = arguments()
-    pythons = {"penstock": sys.executable, "nats-py": sys.executable}
+    pythons = {"pelton": sys.executable, "nats-py": sys.executable}
     if given.natsio:
         pythons["natsio"] = given.natsio
     kinds = [given.server] if given.server else available_servers()
@@ -198,7 +198,7 @@ def main() -> None:
                     )
                     print(f"{durability}, {kind}: {row}", file=sys.stderr, flush=True)
         print(f"\nAcks from: {durability}; {before} before, {load()} after\n")
-        print(table(measured, [name for name in pythons if name != "penstock"]))
+        print(table(measured, [name for name in pythons if name != "pelton"]))
         for kind, results in measured.items():
             print(f"\n{kind}, microseconds of an operation:\n{rates(results, list(pythons))}")
         everything[durability] = measured

@@ -402,8 +402,8 @@ def main() -> None:
     peer = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
     print("  PING ms    CPU ms  total ms  case")
     if said.server != "theirs":
-        print("penstock-server")
-        serve([sys.executable, "-m", "penstock.server"], said, ours=True)
+        print("pelton-server")
+        serve([sys.executable, "-m", "pelton.server"], said, ours=True)
     if said.server != "ours" and peer:
         print("nats-server")
         serve([peer], said, ours=False)

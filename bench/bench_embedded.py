@@ -13,8 +13,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from penstock import testing
-from penstock.client import StreamConfig
+from pelton import testing
+from pelton.client import StreamConfig
 
 
 def timed(call: Callable[[], object]) -> float:

@@ -76,7 +76,7 @@ class Write:
     count: int
     prepare: Callable[[Link], None] | None = None
     user: str = "a"
-    old: bool = False  # a dialect, which only Penstock has
+    old: bool = False  # a dialect, which only Pelton has
 
 
 def many_streams(link: Link) -> None:
@@ -257,7 +257,7 @@ def main() -> None:
     parser.add_argument("--server", choices=["ours", "theirs", "both"], default="both")
     given = parser.parse_args()
     peer = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
-    servers = {"ours": [sys.executable, "-m", "penstock.server"], "theirs": [peer] if peer else []}
+    servers = {"ours": [sys.executable, "-m", "pelton.server"], "theirs": [peer] if peer else []}
     for name, command in servers.items():
         if given.server not in (name, "both") or not command:
             continue

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 from nats.js import api
 
-from penstock.client import KeyValueConfig, connect, connect_blocking
+from pelton.client import KeyValueConfig, connect, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server under many connections: memory, storms, throughput among them, slow consumers.
 
-    python bench/bench_load.py                              penstock-server, and nats-server if it is there
+    python bench/bench_load.py                              pelton-server, and nats-server if it is there
     python bench/bench_load.py --connections 2000 --rounds 5
 
 Prints a Markdown table, a column for each server. The load comes from natscrowd.c beside this file
@@ -263,9 +263,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer", default=os.environ.get("NATS_SERVER") or "nats-server")
     args = parser.parse_args()
-    if importlib.util.find_spec("penstock") is None:  # not installed: the tree's own
+    if importlib.util.find_spec("pelton") is None:  # not installed: the tree's own
         os.environ["PYTHONPATH"] = str(HERE.parent / "src")
-    servers = {"Penstock": [sys.executable, "-m", "penstock.server"]}
+    servers = {"Pelton": [sys.executable, "-m", "pelton.server"]}
     peer = shlex.split(args.peer)
     if shutil.which(peer[0]):
         servers["nats-server"] = peer

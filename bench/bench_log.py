@@ -19,8 +19,8 @@ from Cython.Build import cythonize
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import nats
 
-from penstock.client import ObjectStoreConfig, connect, connect_blocking
+from pelton.client import ObjectStoreConfig, connect, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -32,14 +32,14 @@ import plgd_load
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.plgd import content_json, decode, decode_batch
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.spark.buckets import Job, write_bucket
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.tables import Settings
-from penstock.plgd.tables.batch import MESSAGES
-from penstock.plgd.tables.buckets import bucket_key, bucket_of
-from penstock.spark.tables.marks import Mark
+from pelton.plgd import content_json, decode, decode_batch
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.tables import Settings
+from pelton.plgd.tables.batch import MESSAGES
+from pelton.plgd.tables.buckets import bucket_key, bucket_of
+from pelton.spark.tables.marks import Mark
 
 BUCKETS = 2
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a server with a full store takes from just before exec to its first PubAck.
 
-    python bench/bench_restart.py                        all rows, penstock and nats-server
+    python bench/bench_restart.py                        all rows, pelton and nats-server
     python bench/bench_restart.py --scale 0.1 --runs 3   a tenth of the messages
 
 Per row a store is filled once (100-byte messages, one in 2000 asks for its PubAck), then the server
@@ -156,9 +156,9 @@ def main() -> None:
     parser.add_argument("--peer", default=os.environ.get("NATS_SERVER") or "nats-server")
     parser.add_argument("--folder", default=None, help="where the stores are made")
     args = parser.parse_args()
-    if importlib.util.find_spec("penstock") is None:  # not installed: the tree's own
+    if importlib.util.find_spec("pelton") is None:  # not installed: the tree's own
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
-    servers = [("penstock", [sys.executable, "-m", "penstock.server"])]
+    servers = [("pelton", [sys.executable, "-m", "pelton.server"])]
     peer = shlex.split(args.peer)
     if shutil.which(peer[0]):
         servers.append(("nats-server", peer))

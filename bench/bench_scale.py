@@ -250,7 +250,7 @@ def running(command: list[str], folder: str, sync: str = "2m") -> Iterator[tuple
         port = probe.getsockname()[1]
     config = Path(folder) / "server.conf"
     # nats-server has a default limit of 1,000 consumers to a stream
-    more = "" if "penstock" in " ".join(command) else ", limits { default_max_consumers: 1000000 }"
+    more = "" if "pelton" in " ".join(command) else ", limits { default_max_consumers: 1000000 }"
     store = f'store_dir: "{folder}/store", sync_interval: "{sync}"{more}'
     config.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ {store} }}\n')
     with (Path(folder) / "log").open("wb") as log:
@@ -307,9 +307,9 @@ def main() -> None:
     peer = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
     found: dict[str, Results] = {}
     if args.server != "peer":
-        script = Path(sys.executable).with_name("penstock-server")
-        ours = [str(script)] if script.exists() else [sys.executable, "-m", "penstock.server"]
-        found["Penstock"] = run("Penstock", ours, args)
+        script = Path(sys.executable).with_name("pelton-server")
+        ours = [str(script)] if script.exists() else [sys.executable, "-m", "pelton.server"]
+        found["Pelton"] = run("Pelton", ours, args)
     if args.server != "ours":
         if not peer:
             raise SystemExit("no nats-server to compare with: name one in NATS_SERVER")

@@ -4,11 +4,11 @@
     .venv/bin/python bench/bench_spark.py --nats-server /usr/sbin/nats-server
     .venv/bin/python bench/bench_spark.py --linear 1,5,20 --markdown table.md --json figures.json
 
-A stream of 128-byte messages is made on a penstock-server, and the same on a nats-server if there
+A stream of 128-byte messages is made on a pelton-server, and the same on a nats-server if there
 is one. Each round takes every row once, so that a slow spell of the machine hits all; a figure is
 the median of the rounds. Rows, all into Spark's no-op sink on local[2] unless they say otherwise:
 
-    segments            the files of the Penstock store, read in Spark's workers
+    segments            the files of the Pelton store, read in Spark's workers
     wire                over the network, by consumers
     direct              over the network, by batches of direct gets
     parquet             Spark's own scan of the same rows
@@ -40,9 +40,9 @@ import nats
 from deltalake import DeltaTable
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from penstock.client import StreamConfig, connect_blocking
-from penstock.spark.session import end_session, session
-from penstock.testing import LocalServer
+from pelton.client import StreamConfig, connect_blocking
+from pelton.spark.session import end_session, session
+from pelton.testing import LocalServer
 
 STREAM = "SPARKBENCH"
 WRITTEN = "SPARKWRITTEN"
@@ -224,9 +224,9 @@ def reads_of(sides: list[Side]) -> dict[str, tuple[str, dict[str, str]]]:
     rows: dict[str, tuple[str, dict[str, str]]] = {}
     for side in sides:
         common = {"servers": side.url, "stream": STREAM, "maxRecordsPerPartition": str(PARTITION)}
-        if side.name == "Penstock":
+        if side.name == "Pelton":
             how = {"transport": "segments", "segments": side.store}
-            rows["segments, Penstock"] = ("jetstream", common | how)
+            rows["segments, Pelton"] = ("jetstream", common | how)
         rows[f"wire, {side.name}"] = ("jetstream", common | {"transport": "consumer"})
         rows[f"direct, {side.name}"] = ("jetstream", common | {"transport": "direct"})
     return rows
@@ -343,7 +343,7 @@ def compare(spark, sides: list[Side], arguments: argparse.Namespace, table: Tabl
         how, options = next(iter(rows.values()))
         spark.read.format(how).options(**options).load().write.parquet(f"{folder}/rows")
         rows["parquet"] = ("parquet", {"path": f"{folder}/rows"})
-        rows["tuples, Penstock"] = ("tuples", tuples)
+        rows["tuples, Pelton"] = ("tuples", tuples)
         for number in range(1, arguments.rounds + 1):
             print(f"round {number} of {arguments.rounds}", flush=True)
             for row, (how, options) in rows.items():
@@ -359,7 +359,7 @@ def compare(spark, sides: list[Side], arguments: argparse.Namespace, table: Tabl
     for side in sides if not arguments.only or "micro" in arguments.only else ():
         common = {"servers": side.url, "stream": STREAM}
         ways = {"wire": common}
-        if side.name == "Penstock":
+        if side.name == "Pelton":
             ways["segments"] = common | {"segments": side.store}
         for way, options in ways.items():
             for span in micro_batches(spark, options, arguments.batches):
@@ -391,13 +391,13 @@ def linearity(spark, sides: list[Side], arguments: argparse.Namespace, table: Ta
 def ratios(medians: dict[str, float]) -> list[str]:
     """What is promised, as one line each."""
     lines = []
-    for side in ("Penstock", "nats-server"):
+    for side in ("Pelton", "nats-server"):
         wire = medians.get(f"wire, {side}")
         for other in ("pull", "push"):
             loop = medians.get(f"nats-py {other}, {side}")
             if wire and loop:
                 lines.append(f"wire, {side}: {wire / loop:.1f} times nats-py {other}")
-    segments, parquet = medians.get("segments, Penstock"), medians.get("parquet")
+    segments, parquet = medians.get("segments, Pelton"), medians.get("parquet")
     if segments and parquet:
         lines.append(f"segments: {segments / parquet:.2f} times Spark's own parquet scan")
     return lines
@@ -426,7 +426,7 @@ def main() -> None:
     table = Table()
     with ExitStack() as stack:
         local = stack.enter_context(LocalServer())
-        sides = [Side("Penstock", local.url, local.store)]
+        sides = [Side("Pelton", local.url, local.store)]
         if arguments.nats_server:
             sides.append(stack.enter_context(nats_server(arguments.nats_server)))
         if arguments.rounds:

@@ -29,9 +29,9 @@ from pathlib import Path
 from bench_spark import Side, nats_server
 from deltalake import DeltaTable
 
-from penstock.client import StreamConfig, connect_blocking
-from penstock.spark.session import end_session, jvm_pid, session
-from penstock.testing import LocalServer
+from pelton.client import StreamConfig, connect_blocking
+from pelton.spark.session import end_session, jvm_pid, session
+from pelton.testing import LocalServer
 
 STREAM = "DEVICES"
 DEVICES = 10_000
@@ -295,7 +295,7 @@ def main() -> None:
 
     with ExitStack() as stack:
         local = stack.enter_context(LocalServer())
-        sides = [(Side("Penstock", local.url, local.store), local.pid)]
+        sides = [(Side("Pelton", local.url, local.store), local.pid)]
         if arguments.nats_server:
             side = stack.enter_context(nats_server(arguments.nats_server))
             name = f"{Path(arguments.nats_server).name}_"

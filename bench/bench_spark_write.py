@@ -1,4 +1,4 @@
-"""How fast Spark writes, on this machine, into a Penstock server that it starts.
+"""How fast Spark writes, on this machine, into a Pelton server that it starts.
 
     python bench/bench_spark_write.py [--rows 1000000] [--rounds 3] [--only ids batch] [--json x.json]
 
@@ -20,9 +20,9 @@ import sys
 import tempfile
 import time
 
-from penstock.client import StreamConfig, connect_blocking
-from penstock.spark.session import end_session, session
-from penstock.testing import LocalServer
+from pelton.client import StreamConfig, connect_blocking
+from pelton.spark.session import end_session, session
+from pelton.testing import LocalServer
 
 PAYLOAD_BYTES = 128
 SOURCE = "WRITEBENCH"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast `penstock.sql` answers: out of a store folder, and over the network.
+"""How fast `pelton.sql` answers: out of a store folder, and over the network.
 
     python bench/bench_sql.py                         10 million messages of 128 bytes, three rounds
     python bench/bench_sql.py --messages 1000000 --folder ./sql-bench
 
 The folder is filled once, and kept if it is named. Then each query runs in a process of its own, from the
-start of `penstock sql` to its end, and the medians are printed: seconds, processor time, rows a second. The
-queries over the network go to penstock-server on the same folder.
+start of `pelton sql` to its end, and the medians are printed: seconds, processor time, rows a second. The
+queries over the network go to pelton-server on the same folder.
 """
 
 import argparse
@@ -19,12 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.api.streams import StreamConfig
-from penstock.core.base.disk import Disk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.engine.files.files import FORMAT, AccountFiles, StreamFile
-from penstock.testing import LocalServer
+from pelton.api.streams import StreamConfig
+from pelton.core.base.disk import Disk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.engine.files.files import FORMAT, AccountFiles, StreamFile
+from pelton.testing import LocalServer
 
 BEGAN_NS = 1_700_000_000_000_000_000
 STEP_NS = 1_000_000
@@ -66,7 +66,7 @@ def timed(arguments: list[str]) -> tuple[float, float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", *arguments], capture_output=True, check=False
+        [sys.executable, "-m", "pelton.cli", *arguments], capture_output=True, check=False
     )
     seconds = time.perf_counter() - began
     if done.returncode:
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=None)
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="penstock-sql-"))
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="pelton-sql-"))
     try:
         if not (folder / "jetstream").exists():
             fill(folder, asked.messages)

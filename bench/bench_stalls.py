@@ -141,8 +141,8 @@ def main() -> None:
     peer = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
     print("  PING ms answer ms  request")
     if said.server != "theirs":
-        print("penstock-server")
-        serve([sys.executable, "-m", "penstock.server"], said.size, said.only)
+        print("pelton-server")
+        serve([sys.executable, "-m", "pelton.server"], said.size, said.only)
     if said.server != "ours" and peer:
         print("nats-server")
         serve([peer], said.size, said.only)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long after exec a server answers: INFO, the first PONG, and the first answer of the JetStream API.
 
-    python bench/bench_start.py                     penstock-server as installed, python -m, nats-server
+    python bench/bench_start.py                     pelton-server as installed, python -m, nats-server
     python bench/bench_start.py --runs 31 --streams 0
 
 Each run starts a server process, tries to connect in a tight loop, reads INFO, sends CONNECT and
@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 20
 # What pip writes for a console script, for a tree that is not installed.
 STUB = """#!{python}
 import sys
-from penstock.server.__main__ import main
+from pelton.server.__main__ import main
 if __name__ == "__main__":
     if sys.argv[0].endswith(".exe"):
         sys.argv[0] = sys.argv[0][:-4]
@@ -171,11 +171,11 @@ def row(name: str, command: list[str], streams: int, runs: int) -> None:
 
 
 def installed_script(folder: str) -> list[str]:
-    """penstock-server beside this interpreter, or a script like it."""
-    beside = Path(sys.executable).with_name("penstock-server")
+    """pelton-server beside this interpreter, or a script like it."""
+    beside = Path(sys.executable).with_name("pelton-server")
     if beside.exists():
         return [str(beside)]
-    path = Path(folder, "penstock-server")
+    path = Path(folder, "pelton-server")
     path.write_text(STUB.format(python=sys.executable))
     path.chmod(0o755)
     return [str(path)]
@@ -188,12 +188,12 @@ def main() -> None:
     source = str(Path(__file__).parents[1] / "src")
     parser.add_argument("--peer", default=os.environ.get("NATS_SERVER") or "nats-server")
     args = parser.parse_args()
-    if importlib.util.find_spec("penstock") is None:  # not installed: the tree's own
+    if importlib.util.find_spec("pelton") is None:  # not installed: the tree's own
         os.environ["PYTHONPATH"] = source
     with tempfile.TemporaryDirectory() as folder:
         servers = [
-            ("penstock-server", installed_script(folder)),
-            ("python -m penstock.server", [sys.executable, "-m", "penstock.server"]),
+            ("pelton-server", installed_script(folder)),
+            ("python -m pelton.server", [sys.executable, "-m", "pelton.server"]),
         ]
         peer = shlex.split(args.peer)
         if shutil.which(peer[0]):

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
 
 STEPS = 5
 
@@ -46,7 +46,7 @@ def main() -> None:
     kind = sys.argv[1] if len(sys.argv) > 1 else "memory"
     total = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
     kept = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
-    with tempfile.TemporaryDirectory(prefix="penstock-subjects-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pelton-subjects-") as folder:
         log = open_log(None if kind == "memory" else f"{folder}/log")
         slowest, began = 0.0, time.perf_counter()
         print(

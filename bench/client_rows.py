@@ -30,19 +30,19 @@ class Timed:
         self.cpu = time.process_time() - self.cpu
 
 
-class Penstock:
-    """Penstock's asyncio client."""
+class Pelton:
+    """Pelton's asyncio client."""
 
     @asynccontextmanager
     async def connected(self, url):
-        from penstock.client import connect
+        from pelton.client import connect
 
         async with connect(url) as nc:
             self.nc, self.js = nc, nc.jetstream()
             yield
 
     async def stream(self, name):
-        from penstock.client import StreamConfig
+        from pelton.client import StreamConfig
 
         await self.js.create_stream(StreamConfig(name=name, subjects=[name]))
 
@@ -56,7 +56,7 @@ class Penstock:
             await self.js.publish(name, PAYLOAD)
 
     async def consume(self, name, count):
-        from penstock.client import ConsumerConfig
+        from pelton.client import ConsumerConfig
 
         await self.js.create_consumer(
             name, ConsumerConfig(name="c", durable_name="c", ack_policy="explicit")
@@ -73,7 +73,7 @@ class Penstock:
         return timed
 
     async def fetch(self, name, count):
-        from penstock.client import ConsumerConfig
+        from pelton.client import ConsumerConfig
 
         await self.js.create_consumer(
             name, ConsumerConfig(name="f", durable_name="f", ack_policy="explicit")
@@ -103,18 +103,18 @@ class Penstock:
         return timed
 
     async def bucket(self, name):
-        from penstock.client import KeyValueConfig
+        from pelton.client import KeyValueConfig
 
         return await self.js.create_key_value(KeyValueConfig(bucket=name))
 
     async def objects(self, name):
-        from penstock.client import ObjectStoreConfig
+        from pelton.client import ObjectStoreConfig
 
         store = await self.js.create_object_store(ObjectStoreConfig(bucket=name))
         return store.put, store.get
 
 
-class NatsPy(Penstock):
+class NatsPy(Pelton):
     """nats-py."""
 
     @asynccontextmanager
@@ -174,7 +174,7 @@ class NatsPy(Penstock):
         return store.put, store.get
 
 
-class Natsio(Penstock):
+class Natsio(Pelton):
     """natsio."""
 
     @asynccontextmanager
@@ -262,7 +262,7 @@ class Natsio(Penstock):
         return store.put, getattr(store, "get_bytes", store.get)
 
 
-LIBRARIES = {"penstock": Penstock, "nats-py": NatsPy, "natsio": Natsio}
+LIBRARIES = {"pelton": Pelton, "nats-py": NatsPy, "natsio": Natsio}
 
 
 async def measure(library, row, count, name):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure Penstock beside a nats-server: messages per second, start and recovery times, memory.
+"""Measure Pelton beside a nats-server: messages per second, start and recovery times, memory.
 
 Both servers are up at once. Each row runs several rounds, and in each round both servers take their
 turn, the first one alternating, so that a slow spell of the machine hits both. A row's ratio is the
-median of the rounds' ratios; above 1 Penstock is better, also in the rows of times and memory.
+median of the rounds' ratios; above 1 Pelton is better, also in the rows of times and memory.
 
     make bench                                  every row, acks from the page cache on both sides
     make bench ARGS='--durability disk'         every ack after an fsync, on both sides
@@ -106,8 +106,8 @@ def find_peer() -> str:
 
 def find_ours() -> str:
     """Our server as a user starts it, from the environment that runs this file."""
-    script = Path(sys.executable).with_name("penstock-server")
-    return str(script) if script.exists() else f"{sys.executable} -m penstock.server"
+    script = Path(sys.executable).with_name("pelton-server")
+    return str(script) if script.exists() else f"{sys.executable} -m pelton.server"
 
 
 def build_load(folder: Path) -> Path:
@@ -153,8 +153,8 @@ class Server:
         """What it says of itself; ours names the nats-server it is like, and then itself."""
         command = [*self.command, "--version"]
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-        ours = re.search(r"penstock ([\w.]+)", said)
-        return f"Penstock {ours[1]}" if ours else said.replace(": v", " ") or self.command[0]
+        ours = re.search(r"pelton ([\w.]+)", said)
+        return f"Pelton {ours[1]}" if ours else said.replace(": v", " ") or self.command[0]
 
     def start(self) -> float:
         """Start it; the seconds until it answered a PING."""
@@ -313,7 +313,7 @@ def markdown(comparison: Comparison, durability: str) -> str:
         f"{time.strftime('%Y-%m-%d', time.gmtime())}, {comparison.rounds} rounds;"
         f" a PubAck means that the message is {where}.",
         "",
-        "| | nats-server | Penstock | | ratio |",
+        "| | nats-server | Pelton | | ratio |",
         "|---|--:|--:|---|--:|",
     ]
     lines += [
@@ -328,7 +328,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peer", help="the nats-server to compare with (else NATS_SERVER, PATH)")
-    parser.add_argument("--ours", help="our server (else penstock-server of this environment)")
+    parser.add_argument("--ours", help="our server (else pelton-server of this environment)")
     parser.add_argument("--durability", choices=["page-cache", "disk"], default="page-cache")
     parser.add_argument("--cipher", choices=["chacha", "aes"], help="encrypt both stores")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each row and server")
@@ -354,7 +354,7 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     ours = Server("ours", options.ours or find_ours(), folder, flags)
     comparison = Comparison(peer, ours, build_load(folder), options.rounds, options.seconds)
     print(f"{peer.version()} and {ours.version()}; {machine()}")
-    print(f"{'':50s} {'nats-server':>13s} {'Penstock':>13s} {'':6s} {'ratio':>7s}")
+    print(f"{'':50s} {'nats-server':>13s} {'Pelton':>13s} {'':6s} {'ratio':>7s}")
     try:
         comparison.measure_rates(options.only)
         if not options.only:
@@ -381,7 +381,7 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
 
 def main() -> int:
     options = arguments()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pelton-bench-") as folder:
         try:
             return compare(options, Path(folder))
         except BenchError as error:

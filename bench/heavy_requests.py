@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.engine.calls.dispatch import CALLS, Call
+from pelton.engine.calls.dispatch import CALLS, Call
 
 STREAM = "S"  # what there has to be: a stream with this name,
 CONSUMER = "c"  # and a consumer of it

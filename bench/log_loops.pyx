@@ -3,8 +3,8 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memset
-from penstock.core.log.log cimport Log, Record
-from penstock.core.log.subject_table cimport SubjectState
+from pelton.core.log.log cimport Log, Record
+from pelton.core.log.subject_table cimport SubjectState
 
 
 def append(Log log, long n, bytes subject, bytes body, bint by_id, long turn):

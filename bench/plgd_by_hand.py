@@ -1,4 +1,4 @@
-"""A plgd hub's events into Delta tables as one writes it without Penstock, for comparison.
+"""A plgd hub's events into Delta tables as one writes it without Pelton, for comparison.
 
 nats-py pulls the messages, a Python function of Spark decodes them row by row with protobuf, snappy and cbor2, and
 deltalake appends to the table of events and merges into that of the latest twins. The messages are acked when both
@@ -19,7 +19,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the customary name
 
-from penstock.plgd.wire import envelope_pb2, events_pb2, registrations_pb2
+from pelton.plgd.wire import envelope_pb2, events_pb2, registrations_pb2
 
 FETCH = 5000
 CLASSES = {

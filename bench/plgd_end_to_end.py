@@ -1,4 +1,4 @@
-"""End to end: a penstock-server with a fleet's events in a stream, and the query of ``penstock plgd run`` behind it.
+"""End to end: a pelton-server with a fleet's events in a stream, and the query of ``pelton plgd run`` behind it.
 
     backlog    all events are in the stream; the query brings them into all tables, and ends (``--once``)
     by hand    the same events as `plgd_by_hand` does it: two tables, in a session of Spark with its own settings
@@ -30,12 +30,12 @@ import pyarrow.compute as pc
 from bench_spark_cost import Processes, bytes_below, per_million
 from deltalake import DeltaTable
 
-from penstock.client import Nanoseconds, StreamConfig, connect_blocking
-from penstock.plgd.spark.lake import Counts, Lake
-from penstock.plgd.spark.running import Source, hub_session, stream
-from penstock.plgd.tables import Settings
-from penstock.spark.session import end_session, jvm_pid, session
-from penstock.testing import LocalServer
+from pelton.client import Nanoseconds, StreamConfig, connect_blocking
+from pelton.plgd.spark.lake import Counts, Lake
+from pelton.plgd.spark.running import Source, hub_session, stream
+from pelton.plgd.tables import Settings
+from pelton.spark.session import end_session, jvm_pid, session
+from pelton.testing import LocalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,10 +17,10 @@ from statistics import mean
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.plgd.spark.buckets import Job, write_bucket
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.tables import Settings
-from penstock.spark.tables.marks import Mark
+from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.tables import Settings
+from pelton.spark.tables.marks import Mark
 
 WINDOW = 50
 BUCKETS = 8
@@ -32,7 +32,7 @@ def growth(
     messages: pa.Table, looks: list[int], *, iceberg: bool = False
 ) -> dict[str, dict[str, float]]:
     """The costs at some numbers of batches, printed as a table; ``messages`` are of `BUCKETS` buckets."""
-    from penstock.plgd.spark.iceberg_lake import IcebergLake
+    from pelton.plgd.spark.iceberg_lake import IcebergLake
 
     spent: dict[str, list[float]] = {name: [] for name in (*PARTS, "bytes")}
     found = {}

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from cramjam import snappy
 
-from penstock.plgd.codec import Envelope, Registration, unpack
-from penstock.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.codec import Envelope, Registration, unpack
+from pelton.plgd.fleet import FleetConfig, FleetRun
 
 SCHEMA = pa.schema([("subject", pa.string()), ("data", pa.binary())])
 CHUNK = 50_000

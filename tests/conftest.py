@@ -13,14 +13,14 @@ from tests import copies, javas, pure, pythons
 from tests.ways import FULL, IN_CI, REASON, SEED, length
 
 settings.register_profile(
-    "penstock",
+    "pelton",
     max_examples=length(30, 100),
     deadline=None,  # the machine's speed is not what a property says
     print_blob=True,
     derandomize=IN_CI,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("penstock")
+settings.load_profile("pelton")
 
 # Set where Spark or a JVM is installed by hand; those would be used instead of the ones that the
 # tests are about.
@@ -69,7 +69,7 @@ def pytest_runtest_teardown(
     """Connections that Spark's code keeps do not outlive a file: with the server gone, they would try to
     connect, and log that into the tests that follow.
     """
-    connection = sys.modules.get("penstock.spark.connection")
+    connection = sys.modules.get("pelton.spark.connection")
     if connection and (nextitem is None or nextitem.path != item.path):
         connection.forget_all()
     return (yield)
@@ -85,7 +85,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_report_header() -> str:
-    return f"seed: {SEED} (repeat with PENSTOCK_SEED={SEED})"
+    return f"seed: {SEED} (repeat with PELTON_SEED={SEED})"
 
 
 def pytest_collection_finish() -> None:
@@ -111,5 +111,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A seed of this test's own: the same for the same PENSTOCK_SEED, whatever else runs."""
+    """A seed of this test's own: the same for the same PELTON_SEED, whatever else runs."""
     return random.Random(f"{SEED} {request.node.nodeid}").randrange(2**32)

@@ -35,11 +35,11 @@ from tests.peers import START_TIMEOUT_S, free_port
 ROOT = Path(__file__).parents[1]
 STOP = "stop the servers"
 PORTS = ("4222", "4223", "7422", "8080", "8222", "8443", "9408")
-FOLDERS = ("/etc/penstock", "/var/lib/", "/var/log/", "/run/")
+FOLDERS = ("/etc/pelton", "/var/lib/", "/var/log/", "/run/")
 _FENCE = re.compile(r"^( *)```(\w*)$")
 _NOTE = re.compile(r"^ *<!-- (not run|file|before|fails|example)(?:: (.*?))? -->$")
-_NAME = re.compile(r"^# (?:/etc/penstock/)?([\w.-]+\.(?:conf|py|yaml))\b")
-_SERVER = re.compile(r"^(\w+=\S+ )*(\S*/)?penstock-server\b(?!.* (-t|-sl|--help|-v)\b)")
+_NAME = re.compile(r"^# (?:/etc/pelton/)?([\w.-]+\.(?:conf|py|yaml))\b")
+_SERVER = re.compile(r"^(\w+=\S+ )*(\S*/)?pelton-server\b(?!.* (-t|-sl|--help|-v)\b)")
 _STAMP = re.compile(r"^\[\d+\] [\d/]+ [\d:.]+ (?=\[)", re.MULTILINE)  # pages leave it out
 _EDGE = re.compile(r"[ \t]*([|│┆])[ \t]*")
 _NUMBER = re.compile(r"[\d,.:]*\d[\d,.:TZ-]*(?: (?:B|KiB|MiB|GiB|kB|MB))?")
@@ -114,7 +114,7 @@ class Reader:
     folder: Path
     url: str = ""
     server: str = ""
-    """What runs in place of penstock-server, if anything."""
+    """What runs in place of pelton-server, if anything."""
     copies: str | None = field(default_factory=copies.programs)
     """A folder with programs that stand for those of the same names."""
     _ports: dict[str, str] = field(default_factory=lambda: {p: str(free_port()) for p in PORTS})
@@ -188,7 +188,7 @@ class Reader:
         return text.replace("10.0.0.5", "127.0.0.1")
 
     def _keep(self, name: str, text: str) -> None:
-        for place in (self.folder, self.folder / "etc" / "penstock"):
+        for place in (self.folder, self.folder / "etc" / "pelton"):
             (place / name).write_text(self._own(text))
 
     def _command(self, command: str, line: int, fails: bool) -> str:
@@ -234,7 +234,7 @@ class Reader:
             self._servers.remove(other)
         command = re.sub(_SERVER, lambda found: _executed(found[0]), command)
         if self.server:
-            command = command.replace("penstock-server", f"{self.server} -a 127.0.0.1", 1)
+            command = command.replace("pelton-server", f"{self.server} -a 127.0.0.1", 1)
         log = self.folder / f"server-{port}-{line}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """What every Java that the tests start is told: it lives for seconds.
 
 Compiling code for long runs costs more than it gives there, and so does a collector with threads of
-its own. `make test` has the classes that Spark loads put into a file once (`penstock spark prepare`),
+its own. `make test` has the classes that Spark loads put into a file once (`pelton spark prepare`),
 and Java takes them from it: a start with a first query then needs 4.6 s of processor time in place of
 12.2 s, and a master or a worker 1.8 s in place of 2.7 s.
 
@@ -32,7 +32,7 @@ CLASSES = Path(sys.prefix) / "spark-classes"  # XDG_CACHE_HOME of what the Makef
 
 def options(folder: Path = CLASSES) -> str:
     """For a driver or an executor. Java ignores a file of other classes than it finds."""
-    made = sorted(folder.glob("penstock/classes/*.jsa"), key=lambda path: path.stat().st_mtime)
+    made = sorted(folder.glob("pelton/classes/*.jsa"), key=lambda path: path.stat().st_mtime)
     archive = [f"-XX:SharedArchiveFile={made[-1]}", *IN_PLACE, *QUIET] if made else []
     return " ".join(shlex.quote(each) for each in (*SHORT_LIVED, *archive))
 

@@ -12,13 +12,13 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError
+from pelton.errors import PeltonError
 from tests.peers import ServerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
 SIZE = 3
 PAUSE_S = 0.1
@@ -81,7 +81,7 @@ def cluster_of(client: BlockingClient, stream: str) -> dict[str, Any]:
     """Who leads a stream and who follows; {} while nobody answers."""
     try:
         answer = json.loads(client.request(f"$JS.API.STREAM.INFO.{stream}", timeout=2).data)
-    except PenstockError:
+    except PeltonError:
         return {}
     found: dict[str, Any] = answer.get("cluster", {})
     return found
@@ -104,7 +104,7 @@ def wait_until_ready(client: BlockingClient) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     probe = b'{"name": "READY", "subjects": ["ready"], "num_replicas": 3, "storage": "memory"}'
     while True:
-        with contextlib.suppress(PenstockError):
+        with contextlib.suppress(PeltonError):
             answer = json.loads(client.request("$JS.API.STREAM.CREATE.READY", probe).data)
             if "error" not in answer:
                 client.request("$JS.API.STREAM.DELETE.READY", b"")

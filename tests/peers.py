@@ -2,10 +2,10 @@
 it by its pid.
 
 Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin), ``older``, another one (from
-$NATS_SERVER_OLDER), and our own ``penstock-server``. A
+$NATS_SERVER_OLDER), and our own ``pelton-server``. A
 nats-server of before 2.14 does less and answers otherwise: it is used only where a test says that
-it can. The environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
-("penstock,nats-server"); without it, all that are found.
+it can. The environment variable PELTON_TEST_SERVERS names the kinds to use, separated by commas
+("pelton,nats-server"); without it, all that are found.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_TIMEOUT_S = 60.0
-ALIKE = (2, 14)  # the nats-server whose behaviour Penstock has
+ALIKE = (2, 14)  # the nats-server whose behaviour Pelton has
 OLDEST = (2, 10)  # that the client works with
 
 
 def command_of(kind: str) -> list[str] | None:
     """How to start a server of this kind, without arguments; None when it is not here."""
-    if kind == "penstock":
-        if importlib.util.find_spec("penstock.server") is None or not _has_main("penstock.server"):
+    if kind == "pelton":
+        if importlib.util.find_spec("pelton.server") is None or not _has_main("pelton.server"):
             return None
-        return [sys.executable, "-m", "penstock.server"]
+        return [sys.executable, "-m", "pelton.server"]
     if kind == "nats-server":
         found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
         if found is None and Path("/usr/sbin/nats-server").exists():
@@ -70,14 +70,14 @@ def version_of(kind: str) -> tuple[int, ...]:
 def available_servers(oldest: tuple[int, int] = ALIKE) -> list[str]:
     """The kinds of servers that tests run against here, from that version on.
 
-    RuntimeError when $PENSTOCK_TEST_SERVERS names one that is not here in any version.
+    RuntimeError when $PELTON_TEST_SERVERS names one that is not here in any version.
     """
-    asked = os.environ.get("PENSTOCK_TEST_SERVERS")
-    named = [kind.strip() for kind in asked.split(",")] if asked else ["penstock", "nats-server"]
+    asked = os.environ.get("PELTON_TEST_SERVERS")
+    named = [kind.strip() for kind in asked.split(",")] if asked else ["pelton", "nats-server"]
     kinds = [kind for kind in named if kind]
     here = [kind for kind in kinds if version_of(kind)]
     if asked and here != kinds:
-        raise RuntimeError(f"PENSTOCK_TEST_SERVERS={asked}, but of those only {here} are here")
+        raise RuntimeError(f"PELTON_TEST_SERVERS={asked}, but of those only {here} are here")
     return [kind for kind in here if version_of(kind) >= oldest]
 
 
@@ -90,7 +90,7 @@ class ServerProcess:
     kind: str
     port: int = field(default_factory=free_port)
     arguments: list[str] = field(default_factory=list)
-    store: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="penstock-test-"))
+    store: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="pelton-test-"))
     process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -48,7 +48,7 @@ def kernels_choice() -> int:
 class Block:
     """Ports that no other process takes from here while this one lives; none where all are held."""
 
-    def __init__(self, name: str = "penstock-test-ports", first: int = FIRST) -> None:
+    def __init__(self, name: str = "pelton-test-ports", first: int = FIRST) -> None:
         self.process = os.getpid()
         self.ports = range(0)
         self._holder = socket.socket(socket.AF_UNIX)

@@ -161,7 +161,7 @@ def run(jobs: int, arguments: list[str]) -> int:
 def run_twice(jobs: int, arguments: list[str], environment: dict[str, Any]) -> int:
     """Run the tests in an environment, a few failed ones again; the exit status."""
     if not environment.get("CI"):  # there it is always the same
-        environment.setdefault("PENSTOCK_SEED", str(random.SystemRandom().randrange(2**32)))
+        environment.setdefault("PELTON_SEED", str(random.SystemRandom().randrange(2**32)))
     shared = ["-p", "tests.sharing", "--jobs", str(jobs)] if jobs > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "failed.json"

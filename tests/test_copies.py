@@ -15,8 +15,8 @@ import pytest
 
 from tests import copies
 
-CLI = [sys.executable, "-m", "penstock.cli"]
-SERVER = [sys.executable, "-m", "penstock.server"]
+CLI = [sys.executable, "-m", "pelton.cli"]
+SERVER = [sys.executable, "-m", "pelton.server"]
 PYTHON = [sys.executable, copies.INTERPRETER]
 
 
@@ -88,11 +88,11 @@ def test_it_has_the_environment_the_folder_and_three_files(tmp_path: Path) -> No
 
 def test_a_command_that_needs_arrow_finds_it_imported() -> None:
     large, small = (
-        copies.origin(["penstock.cli", *words])
+        copies.origin(["pelton.cli", *words])
         for words in (["-s", "x", "sql", "select 1"], ["sub", "x"])
     )
     assert large is not small
-    assert copies.origin(["penstock.server", "-c", "run"]) is small
+    assert copies.origin(["pelton.server", "-c", "run"]) is small
     loaded = {}
     for each in (large, small):
         each.connect().close()
@@ -151,7 +151,7 @@ def test_what_a_copy_can_not_be_is_started_plainly() -> None:
 
 def test_a_shell_has_programs_that_become_copies(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{copies.programs()}:{os.environ['PATH']}"}
-    script = "echo '{\"max_msgs\": 5}' | penstock validate - > out; echo $?; penstock-server -v"
+    script = "echo '{\"max_msgs\": 5}' | pelton validate - > out; echo $?; pelton-server -v"
     done = subprocess.run(
         ["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True
     )
@@ -164,7 +164,7 @@ def test_a_program_of_a_shell_ends_with_its_copy(number: signal.Signals, tmp_pat
     folder = copies.programs()
     words = ["-a", "127.0.0.1", "-p", "-1", "-P", str(tmp_path / "pid")]
     with subprocess.Popen(
-        [f"{folder}/penstock-server", *words], stderr=subprocess.PIPE, text=True
+        [f"{folder}/pelton-server", *words], stderr=subprocess.PIPE, text=True
     ) as program:
         assert program.stderr is not None
         assert "Server is ready" in next(line for line in program.stderr if "ready" in line)

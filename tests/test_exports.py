@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import penstock.core
+import pelton.core
 
-CORE = Path(penstock.core.__path__[0])
+CORE = Path(pelton.core.__path__[0])
 MODULES = sorted(f"{path.parent.name}.{path.stem}" for path in CORE.glob("*/*.pyi"))
 
 
@@ -28,7 +28,7 @@ def declared(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_what_the_stub_declares_is_there(name: str) -> None:
-    module = importlib.import_module(f"penstock.core.{name}")
+    module = importlib.import_module(f"pelton.core.{name}")
     missing = []
     for top, node in declared(stub(name).body):
         if not hasattr(module, top):
@@ -44,4 +44,4 @@ def test_what_the_stub_declares_is_there(name: str) -> None:
                 and inner not in fields
                 and not issubclass(cls, Exception)  # made with the instance
             ]
-    assert not missing, f"penstock.core.{name} lacks {missing}"
+    assert not missing, f"pelton.core.{name} lacks {missing}"

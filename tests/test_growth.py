@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.bench_subjects import in_use_bytes
-from penstock.core.log.recovery import open_log
-from penstock.engine.base.timers import STALE
+from pelton.core.log.recovery import open_log
+from pelton.engine.base.timers import STALE
 from tests.core.streams import Site
 from tests.core.wires import Server
 from tests.engine.house import SECOND, House

@@ -29,7 +29,7 @@ CLIENT_PAGES = (
 )
 
 
-SPARK = re.compile(r"spark|penstock (run|pipeline run|plgd (run|backfill))\b")
+SPARK = re.compile(r"spark|pelton (run|pipeline run|plgd (run|backfill))\b")
 
 
 def name(path: Path) -> str:
@@ -90,6 +90,6 @@ def test_what_is_not_run_says_why(page: Path) -> None:
         assert all(len(reason.split()) > 1 for reason in block.notes.get("not run", [])), place
         # Commands stand in blocks that say so, or nobody runs them.
         if block.kind not in ("console", "python", "text"):
-            assert not re.search(r"^(penstock|python|pip|make|curl) ", block.text, re.MULTILINE), (
+            assert not re.search(r"^(pelton|python|pip|make|curl) ", block.text, re.MULTILINE), (
                 place
             )

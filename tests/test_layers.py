@@ -17,7 +17,7 @@ import pytest
 from tests.owners import classes_of, foreign_assignments
 from tests.statements import statements
 
-SOURCE = Path(__file__).parents[1] / "src" / "penstock"
+SOURCE = Path(__file__).parents[1] / "src" / "pelton"
 
 VALUES = {"errors", "nuid", "nkeys", "vault"}
 BASE = VALUES | {"core"}
@@ -25,9 +25,9 @@ SHARED = BASE | {"api"}
 CLIENT_SIDE = SHARED | {"client"}
 
 # Component -> the components it may import. A component is a folder or module directly under
-# src/penstock.
+# src/pelton.
 MAY_IMPORT: dict[str, set[str]] = {
-    "": set(),  # penstock/__init__.py
+    "": set(),  # pelton/__init__.py
     "core": set(),
     **dict.fromkeys(VALUES, BASE),
     "api": BASE,
@@ -140,9 +140,9 @@ CORE_WORLD = {
         "time.h",
         "unistd.h",
     },
-    "broker.event_loop": {"penstock.core.base.linux", "os"},
-    "load.crowd": {"penstock.core.base.linux"},
-    "base.syncs": {"penstock.core.base.linux"},
+    "broker.event_loop": {"pelton.core.base.linux", "os"},
+    "load.crowd": {"pelton.core.base.linux"},
+    "base.syncs": {"pelton.core.base.linux"},
     "broker.reactor": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # of `os`: the texts of errno and the names of paths
     "log.files": {"os"},
@@ -150,7 +150,7 @@ CORE_WORLD = {
     "stream.committer": {"os"},
 }
 C_WORLD = {
-    "penstock.core.base.linux",
+    "pelton.core.base.linux",
     "posix",
     "fcntl.h",
     "netinet/in.h",
@@ -204,7 +204,7 @@ def names_types(node: ast.AST) -> bool:
 
 def imported(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every module name that a Python file imports, absolute; for `from a import b` that is a.b."""
-    package = ["penstock", *path.relative_to(SOURCE).parts[:-1]]
+    package = ["pelton", *path.relative_to(SOURCE).parts[:-1]]
     for node in statements(tree, leave_out=names_types):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -219,10 +219,10 @@ def imported(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
 def of_ours(name: str) -> str | None:
     """The component of ours that an import names ("" for the package itself), or None."""
     top, *rest = name.split(".")
-    if top != "penstock":
+    if top != "pelton":
         return None
     if len(rest) == 1 and rest[0] not in MAY_IMPORT:
-        return ""  # a name that penstock/__init__.py defines
+        return ""  # a name that pelton/__init__.py defines
     return rest[0] if rest else ""
 
 
@@ -283,13 +283,13 @@ def core_module(path: Path) -> str:
     return f"{path.parent.name}.{path.stem}"
 
 
-ROOM = re.compile(r"penstock\.core(\.\w+)?")
+ROOM = re.compile(r"pelton\.core(\.\w+)?")
 
 
 def core_imports(path: Path) -> Iterator[tuple[int, str]]:
     """Every module and C header that a file of the core imports, cimports or declares.
 
-    ``from penstock.core.log import files, scan`` names modules: that is one of each name.
+    ``from pelton.core.log import files, scan`` names modules: that is one of each name.
     """
     lines = path.read_text().splitlines()
     for number, line in enumerate(lines, 1):
@@ -314,8 +314,8 @@ def part_of_the_world(name: str) -> str:
     """The name that CORE_WORLD and C_WORLD use for a module or header."""
     if name == "libc.time":
         return "time.h"
-    if name.startswith("penstock.core.base.linux"):
-        return "penstock.core.base.linux"
+    if name.startswith("pelton.core.base.linux"):
+        return "pelton.core.base.linux"
     return name if name.endswith(".h") else name.split(".")[0]
 
 
@@ -324,7 +324,7 @@ def test_the_core_knows_nothing_above_it() -> None:
         f"{core_module(path)}:{line} {name}"
         for path in CORE_FILES
         for line, name in core_imports(path)
-        if name.split(".")[0] == "penstock" and not name.startswith("penstock.core")
+        if name.split(".")[0] == "pelton" and not name.startswith("pelton.core")
     ]
     assert not bad, bad
 
@@ -344,7 +344,7 @@ def of_the_core(names: Iterable[str]) -> set[str]:
     return {
         ".".join(name.split(".")[2:4])
         for name in names
-        if name.startswith("penstock.core.") and name.count(".") > 2
+        if name.startswith("pelton.core.") and name.count(".") > 2
     }
 
 
@@ -367,7 +367,7 @@ def test_the_modules_of_the_core_form_no_circle() -> None:
 def module(path: Path) -> str:
     """The name of a module in Python."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
-    return ".".join(["penstock", *(part for part in parts if part != "__init__")])
+    return ".".join(["pelton", *(part for part in parts if part != "__init__")])
 
 
 def circle(paths: Iterable[Path]) -> list[str]:
@@ -396,8 +396,8 @@ def test_modules_form_no_circle() -> None:
 @pytest.mark.parametrize(
     ("second", "found"),
     [
-        ("def late():\n    from penstock.one import name\n", {"penstock.one", "penstock.two"}),
-        ("if TYPE_CHECKING:\n    from penstock.one import name\n", set()),
+        ("def late():\n    from pelton.one import name\n", {"pelton.one", "pelton.two"}),
+        ("if TYPE_CHECKING:\n    from pelton.one import name\n", set()),
     ],
 )
 def test_the_check_sees_a_circle_through_a_function(
@@ -421,7 +421,7 @@ def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
     bad = [
         f"{core_module(path)}:{line} {name}"
         for path, line, name in imports
-        if name.startswith("penstock.core.")
+        if name.startswith("pelton.core.")
         and name.split(".")[2] not in ROOMS[path.parent.name] | {path.parent.name}
     ]
     assert not bad, bad
@@ -438,8 +438,7 @@ def upward(
         for path, room in rooms.items()
         if room not in above
         for line, name in imported(path, tree_of(path))
-        if name.startswith(f"penstock.{package}.")
-        and name.split(".")[2] not in below[room] | {room}
+        if name.startswith(f"pelton.{package}.") and name.split(".")[2] not in below[room] | {room}
     ]
     return set(rooms.values()), found
 
@@ -465,7 +464,7 @@ def test_the_table_and_the_texts_name_what_is_there() -> None:
     assert set(MAY_IMPORT) == there
     page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text()
     pictures = {
-        "penstock/__init__.py": (SOURCE / "__init__.py").read_text(),
+        "pelton/__init__.py": (SOURCE / "__init__.py").read_text(),
         "ARCHITECTURE.md": page[: page.index("## ")],
     }
     for name, text in pictures.items():
@@ -509,12 +508,12 @@ def test_nothing_but_tests_imports_testing() -> None:
 @pytest.mark.parametrize(
     ("source", "allowed"),
     [
-        ("from penstock.client import connect", False),
-        ("import penstock.server.app", False),
+        ("from pelton.client import connect", False),
+        ("import pelton.server.app", False),
         ("from ..server import app", False),
-        ("from penstock.api import types", True),
-        ("from penstock import __version__", True),
-        ("def f():\n    import penstock.cli", False),
+        ("from pelton.api import types", True),
+        ("from pelton import __version__", True),
+        ("def f():\n    import pelton.cli", False),
     ],
 )
 def test_the_check_sees_every_way_to_import(source: str, allowed: bool) -> None:
@@ -526,17 +525,17 @@ def test_the_check_sees_every_way_to_import(source: str, allowed: bool) -> None:
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("from penstock.core.log.scan cimport Scan", ["penstock.core.log.scan"]),
+        ("from pelton.core.log.scan cimport Scan", ["pelton.core.log.scan"]),
         (
-            "def f():\n    from penstock.core.log import files, scan as s  # both",
-            ["penstock.core.log.files", "penstock.core.log.scan"],
+            "def f():\n    from pelton.core.log import files, scan as s  # both",
+            ["pelton.core.log.files", "pelton.core.log.scan"],
         ),
         (
-            "from penstock.core.log import (\n    files,\n    scan,\n)",
-            ["penstock.core.log.files", "penstock.core.log.scan"],
+            "from pelton.core.log import (\n    files,\n    scan,\n)",
+            ["pelton.core.log.files", "pelton.core.log.scan"],
         ),
-        ("from penstock.core import log", ["penstock.core.log"]),
-        ("cimport penstock.core.log.scan as s", ["penstock.core.log.scan"]),
+        ("from pelton.core import log", ["pelton.core.log"]),
+        ("cimport pelton.core.log.scan as s", ["pelton.core.log.scan"]),
     ],
 )
 def test_the_check_sees_every_way_to_import_in_the_core(

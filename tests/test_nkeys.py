@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import nkeys
+from pelton import nkeys
 
 RAW = st.binary(min_size=32, max_size=32)
 SIGNING = st.sampled_from([nkeys.USER, nkeys.ACCOUNT, nkeys.OPERATOR, nkeys.SERVER, nkeys.CLUSTER])

@@ -4,7 +4,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.nuid import COUNTER_END, Nuid
+from pelton.nuid import COUNTER_END, Nuid
 
 
 @given(st.integers())

@@ -34,7 +34,7 @@ import os, pathlib
 def test_seeded():
     mark = pathlib.Path(__file__).with_name("seeds")
     with mark.open("a") as seeds:
-        seeds.write(os.environ["PENSTOCK_SEED"] + "\\n")
+        seeds.write(os.environ["PELTON_SEED"] + "\\n")
     assert False
 """
 
@@ -47,7 +47,7 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "tests.steady", *options, "-q", "-p", "no:cacheprovider"]
     # As a developer calls it, whatever calls this test.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    kept = {key: value for key, value in kept.items() if key not in ("CI", "PENSTOCK_SEED")}
+    kept = {key: value for key, value in kept.items() if key not in ("CI", "PELTON_SEED")}
     kept["PYTHONPATH"] = str(ROOT)
     kept["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and each run would import them
     made = subprocess.run(

@@ -15,14 +15,14 @@ from typing import TypeGuard
 
 import pytest
 
-import penstock.client
-from penstock.client.base.message import BaseMessage
-from penstock.client.base.steps import Awaits, Blocks
+import pelton.client
+from pelton.client.base.message import BaseMessage
+from pelton.client.base.steps import Awaits, Blocks
 from tests.owners import classes_of
 from tests.statements import statements
 
 ROOT = Path(__file__).parents[1]
-CORE = ROOT / "src" / "penstock" / "core"
+CORE = ROOT / "src" / "pelton" / "core"
 
 # A file holds one idea, and may take the lines that it needs. What makes a file hard to read is a
 # long function or a class with too much in it.
@@ -231,7 +231,7 @@ def test_lines_of_the_core_fit_a_screen() -> None:
     assert not wide, f"wider than {CORE_LINE_WIDTH}: {wide}"
 
 
-IMPORTED_CORE = re.compile(r"penstock\.core\.(\w+\.\w+)|from penstock\.core\.(\w+) import (.+)")
+IMPORTED_CORE = re.compile(r"pelton\.core\.(\w+\.\w+)|from pelton\.core\.(\w+) import (.+)")
 
 
 def core_modules_used_from_python() -> set[str]:
@@ -267,7 +267,7 @@ def private_uses(tree: ast.AST) -> Iterator[ast.Attribute]:
             yield node
 
 
-CLIENT = ROOT / "src/penstock/client"
+CLIENT = ROOT / "src/pelton/client"
 
 
 @cache
@@ -279,10 +279,8 @@ def parts_of_held_objects() -> frozenset[str]:
     """
     held = [
         kind
-        for name in penstock.client.__all__
-        if issubclass(
-            kind := type_of(getattr(penstock.client, name)), Awaits | Blocks | BaseMessage
-        )
+        for name in pelton.client.__all__
+        if issubclass(kind := type_of(getattr(pelton.client, name)), Awaits | Blocks | BaseMessage)
     ]
     bases = {base.__name__ for kind in held for base in kind.__mro__}
     found: set[str] = {name for kind in held for name in dir(kind)}
@@ -343,8 +341,8 @@ def warnings_of(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
 def test_a_warning_names_the_stream_file_or_client_that_it_is_about() -> None:
     warned, mute = 0, []
     for path in OURS:
-        if path.is_relative_to(ROOT / "src/penstock/engine") or path.is_relative_to(
-            ROOT / "src/penstock/server"
+        if path.is_relative_to(ROOT / "src/pelton/engine") or path.is_relative_to(
+            ROOT / "src/pelton/server"
         ):
             for line, text in warnings_of(tree_of(path)):
                 warned += 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.vault import CIPHERS, Vault, VaultError, fingerprint, is_sealed, key_check
+from pelton.vault import CIPHERS, Vault, VaultError, fingerprint, is_sealed, key_check
 
 
 def vault(key: str, previous: str = "", cipher: str = "aes", seed: int = 0) -> Vault:

@@ -56,7 +56,7 @@ def test_all_is_run_with_one_server_in_other_folders_and_at_full_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ways, "FULL", False)
-    one, other = items_of("test_a", servers=("penstock",)), items_of("test_b")
+    one, other = items_of("test_a", servers=("pelton",)), items_of("test_b")
     ways.take_turns(one, "tests/some/")
     ways.take_turns(other, "tests/another/")
     assert left(one + other) == [item.callspec.params for item in one + other]

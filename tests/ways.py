@@ -1,6 +1,6 @@
 """How a run goes: its seed, and how much of the long tests it takes: `make test` a part, `make test-all` all.
 
-PENSTOCK_FULL=1 is the one switch. Without it every kind of test runs, but of families that try the
+PELTON_FULL=1 is the one switch. Without it every kind of test runs, but of families that try the
 same at length (kills, every byte of a file, every call of a disk) some, and of ways that differ
 little one. The last lines of a run say what was left out.
 """
@@ -17,18 +17,17 @@ from zlib import crc32
 import pytest
 
 Number = TypeVar("Number", int, float)
-FULL = os.environ.get("PENSTOCK_FULL") == "1"
-REASON = "one of several ways, or long: `make test-all` (PENSTOCK_FULL=1) runs it"
-SERVERS = ("penstock", "nats-server")
+FULL = os.environ.get("PELTON_FULL") == "1"
+REASON = "one of several ways, or long: `make test-all` (PELTON_FULL=1) runs it"
+SERVERS = ("pelton", "nats-server")
 EVERY_WAY = pytest.mark.skipif(not FULL, reason=REASON)
 
-# Under CI the same examples run every time; elsewhere each run draws new ones. PENSTOCK_SEED repeats a run.
+# Under CI the same examples run every time; elsewhere each run draws new ones. PELTON_SEED repeats a run.
 IN_CI = bool(os.environ.get("CI"))
 SEED = int(
-    os.environ.get("PENSTOCK_SEED")
-    or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
+    os.environ.get("PELTON_SEED") or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
 )
-os.environ["PENSTOCK_SEED"] = str(SEED)  # for the processes that share this run
+os.environ["PELTON_SEED"] = str(SEED)  # for the processes that share this run
 
 
 def length(short: Number, full: Number) -> Number:

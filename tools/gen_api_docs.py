@@ -7,16 +7,16 @@ package.
 import sys
 from pathlib import Path
 
-from penstock.api.calls import TYPE_PREFIX
-from penstock.api.subjects import API_PREFIX
-from penstock.engine.calls.api_calls import CALLS, Body
+from pelton.api.calls import TYPE_PREFIX
+from pelton.api.subjects import API_PREFIX
+from pelton.engine.calls.api_calls import CALLS, Body
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/api.md"
 
 HEAD = f"""# JetStream API
 
-Generated from the dispatch table (`penstock.engine.calls.api_calls.CALLS`) by `tools/gen_api_docs.py`.
+Generated from the dispatch table (`pelton.engine.calls.api_calls.CALLS`) by `tools/gen_api_docs.py`.
 
 A client sends a request to `{API_PREFIX}.<call>` with a reply subject. The answer is one JSON object,
 whose `type` is `{TYPE_PREFIX}<response>`. The answer of a failed call has `error`

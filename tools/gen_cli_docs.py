@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.cheat_sheets import CHEATS
-from penstock.cli.tree import Lazy, penstock, servers
+from pelton.cli.cheat_sheets import CHEATS
+from pelton.cli.tree import Lazy, pelton, servers
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs/reference"
 BEGIN = "<!-- made by tools/gen_cli_docs.py: begin -->"
@@ -57,8 +57,8 @@ def page_of(path: str) -> str:
 
 
 def anchor(path: str) -> str:
-    """The anchor of a heading `penstock PATH`."""
-    return "penstock-" + re.sub(r"[^a-z0-9 -]", "", path.lower()).replace(" ", "-")
+    """The anchor of a heading `pelton PATH`."""
+    return "pelton-" + re.sub(r"[^a-z0-9 -]", "", path.lower()).replace(" ", "-")
 
 
 def sentence(text: str) -> str:
@@ -89,9 +89,9 @@ def paragraph(text: str) -> str:
 
 def section(path: str, command: click.Command, others: list[str]) -> str:
     """The section of a command."""
-    ctx = click.Context(command, info_name=f"penstock {path}")
+    ctx = click.Context(command, info_name=f"pelton {path}")
     usage = " ".join(command.collect_usage_pieces(ctx))
-    parts = [f"## penstock {path}", f"```text\npenstock {path} {usage}".rstrip() + "\n```"]
+    parts = [f"## pelton {path}", f"```text\npelton {path} {usage}".rstrip() + "\n```"]
     parts += [paragraph(each) for each in (command.help or "").strip().split("\n\n")]
     if others:
         names = ", ".join(f"`{name}`" for name in others)
@@ -110,13 +110,13 @@ def section(path: str, command: click.Command, others: list[str]) -> str:
 def pages() -> dict[str, str]:
     """The generated pages by name."""
     sections: dict[str, list[str]] = {}
-    for path, command, others in commands(penstock, ""):
+    for path, command, others in commands(pelton, ""):
         sections.setdefault(page_of(path), []).append(section(path, command, others))
     titles = {page: title for page, (title, _) in PAGES.items()} | dict([OTHER])
     found = {}
     for page, parts in sections.items():
         head = (
-            f"# Reference: `penstock`, {titles[page]}\n\n"
+            f"# Reference: `pelton`, {titles[page]}\n\n"
             "Every command with its options. `--json`, `--format` and `--help` are understood everywhere; the\n"
             "[options to connect](cli.md#connect-to-a-server) stand before the command or after it."
         )
@@ -126,7 +126,7 @@ def pages() -> dict[str, str]:
 
 def cheat_page() -> str:
     """The page of cheat sheets."""
-    parts = ["# Cheat sheets\n\n`penstock cheat TOPIC` prints one of these at the terminal."]
+    parts = ["# Cheat sheets\n\n`pelton cheat TOPIC` prints one of these at the terminal."]
     for topic, lines in CHEATS.items():
         parts.append(f"## {topic}")
         blocks = ["\n".join([f"# {what}", *commands_]) for what, commands_ in lines.items()]
@@ -137,9 +137,9 @@ def cheat_page() -> str:
 def index() -> str:
     """The table of all commands."""
     rows = ["| command | does |", "|---|---|"]
-    for path, command, _ in commands(penstock, ""):
+    for path, command, _ in commands(pelton, ""):
         link = f"{page_of(path)}.md#{anchor(path)}"
-        rows.append(f"| [`penstock {path}`]({link}) | {cell(sentence(command.help or ''))} |")
+        rows.append(f"| [`pelton {path}`]({link}) | {cell(sentence(command.help or ''))} |")
     return "\n".join(rows)
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import penstock.client
-import penstock.embedded
-import penstock.testing
+import pelton.client
+import pelton.embedded
+import pelton.testing
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/reference"
 WIDTH = 100
-MODULES: tuple[ModuleType, ...] = (penstock.client, penstock.testing, penstock.embedded)
+MODULES: tuple[ModuleType, ...] = (pelton.client, pelton.testing, pelton.embedded)
 
 
 class Page(NamedTuple):
@@ -41,9 +41,9 @@ PAGES = {
     "errors": Page("Errors", "the errors that a program may catch", "client.md#errors", r"$^"),
     "testing": Page(
         "Testing and embedding",
-        "`penstock.testing` and `penstock.embedded`",
-        "../howto/test-with-penstock.md",
-        r"penstock\.(testing|embedded)",
+        "`pelton.testing` and `pelton.embedded`",
+        "../howto/test-with-pelton.md",
+        r"pelton\.(testing|embedded)",
     ),
     "services": Page(
         "Services", "services and their clients", "../howto/services.md", r".*\.services\b"
@@ -74,13 +74,13 @@ PAGES = {
         "Configurations and infos",
         "configurations, and what the server says about streams, consumers and accounts",
         "../howto/manage-streams-from-python.md",
-        r"penstock\.api\b|.*\.(models|management)$",
+        r"pelton\.api\b|.*\.(models|management)$",
     ),
     "connection": Page("Connection", "connections, options, events", "../howto/connect.md", ".*"),
 }
 _ADDRESS = re.compile(r"<[^<>]*>")
 _MODULE = re.compile(
-    r"\b(?:penstock(?:\.\w+)*|collections\.abc|typing|datetime|pathlib|types)\.(?=\w)"
+    r"\b(?:pelton(?:\.\w+)*|collections\.abc|typing|datetime|pathlib|types)\.(?=\w)"
 )
 _FIELD = re.compile(r"((?:[a-z_]\w*, )*[a-z_]\w*): (?=\S)")
 
@@ -106,7 +106,7 @@ def pages() -> dict[str, str]:
     found: dict[str, list[tuple[str, Any, ModuleType]]] = {name: [] for name in PAGES}
     for module in MODULES:
         for name in sorted(module.__all__):
-            if not (module is penstock.client and name.startswith("Blocking")):
+            if not (module is pelton.client and name.startswith("Blocking")):
                 value = getattr(module, name)
                 found[page_of(name, value, module)].append((name, value, module))
     return {name: written(name, entries) for name, entries in found.items()}
@@ -117,7 +117,7 @@ def page_of(name: str, value: Any, module: ModuleType) -> str:
     home = module.__name__
     if isinstance(value, type) and issubclass(value, Exception):
         return "errors"
-    if module is penstock.client:
+    if module is pelton.client:
         home = assigned(name)[0] if not hasattr(value, "__qualname__") else value.__module__
     return next(each for each, page in PAGES.items() if re.match(page.modules, home))
 
@@ -151,7 +151,7 @@ def written(name: str, entries: list[tuple[str, Any, ModuleType]]) -> str:
 def section(name: str, value: Any, module: ModuleType) -> Iterator[str]:
     """The lines about a name."""
     yield f"## {name}\n"
-    if module is not penstock.client and not issubclass_safely(value, Exception):
+    if module is not pelton.client and not issubclass_safely(value, Exception):
         yield f"In `{module.__name__}`.\n"
     if isinstance(value, type):
         yield from class_lines(name, value)
@@ -173,8 +173,8 @@ def issubclass_safely(value: Any, kind: type) -> bool:
 
 def class_lines(name: str, value: type) -> Iterator[str]:
     """A class with its members, and what differs in the blocking one."""
-    twin = getattr(penstock.client, f"Blocking{name}", None)
-    if twin is not None and value.__module__.startswith("penstock.client"):
+    twin = getattr(pelton.client, f"Blocking{name}", None)
+    if twin is not None and value.__module__.startswith("pelton.client"):
         yield f"In blocking code: `Blocking{name}`.\n"
     else:
         twin = None
@@ -232,18 +232,18 @@ def member_lines(
 def is_made_by_users(value: type) -> bool:
     """Whether its constructor is for programs, and not for the client itself."""
     home = value.__module__
-    if home.startswith(("penstock.client.aio", "penstock.client.blocking.bulk.columns")):
+    if home.startswith(("pelton.client.aio", "pelton.client.blocking.bulk.columns")):
         return False
     if getattr(value, "_is_protocol", False):
         return False
-    homes = [base for base in value.__mro__ if base.__module__.startswith("penstock")]
+    homes = [base for base in value.__mro__ if base.__module__.startswith("pelton")]
     made = any("__init__" in vars(base) for base in homes)
     return made or hasattr(value, "__struct_fields__") or hasattr(value, "_fields")
 
 
 def members_of(value: type) -> dict[str, Any]:
     """Its public methods and properties, also inherited from classes of the package."""
-    homes = [base for base in value.__mro__ if base.__module__.startswith("penstock")]
+    homes = [base for base in value.__mro__ if base.__module__.startswith("pelton")]
     found: dict[str, Any] = {}
     for name in sorted({name for base in homes for name in vars(base)}):
         member = inspect.getattr_static(value, name)
@@ -433,7 +433,7 @@ def documented(value: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in value.__mro__:
         path = Path(getattr(sys.modules.get(base.__module__), "__file__", None) or "missing")
-        if not base.__module__.startswith("penstock") or path.suffix != ".py":
+        if not base.__module__.startswith("pelton") or path.suffix != ".py":
             continue
         for node in classes_of(path):
             if node.name == base.__name__:

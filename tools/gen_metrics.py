@@ -6,7 +6,7 @@ Run without arguments to write it; with --check to exit 1 when it is not current
 import sys
 from pathlib import Path
 
-from penstock.server.monitor.metrics import CONSUMERS, METRICS, PREFIX, STREAMS
+from pelton.server.monitor.metrics import CONSUMERS, METRICS, PREFIX, STREAMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/metrics.md"
@@ -18,8 +18,8 @@ made by `tools/gen_metrics.py`; [watch a server](../howto/watch-a-server.md) sho
 The server reads the numbers at each request. Counters begin at 0 when the server starts. The
 series of streams and consumers are limited to the first {STREAMS} streams and {CONSUMERS} consumers
 by account and name. The arguments `streams` and `consumers` lower the limits
-(`/metrics?streams=100&consumers=0`); `penstock_jetstream_streams_hidden` and
-`penstock_jetstream_consumers_hidden` count those without series.
+(`/metrics?streams=100&consumers=0`); `pelton_jetstream_streams_hidden` and
+`pelton_jetstream_consumers_hidden` count those without series.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Make the protobuf modules of ``penstock.plgd.wire`` again from their ``.proto`` files.
+"""Make the protobuf modules of ``pelton.plgd.wire`` again from their ``.proto`` files.
 
     python tools/gen_plgd_proto.py [FOLDER]
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCE = Path(__file__).parents[1] / "src"
-PACKAGE = "penstock/plgd/wire"
+PACKAGE = "pelton/plgd/wire"
 
 
 def main(out: Path) -> int:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.plgd.tables.schemas import TABLES, TableSchema, Way
+from pelton.plgd.tables.schemas import TABLES, TableSchema, Way
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/plgd-tables.md"
 HEAD = """# Tables of a plgd hub's events
 
 The pipeline makes these tables from a [hub's events](plgd-events.md). Each table is a folder of its
-name. `tools/gen_plgd_tables.py` makes this page from `penstock.plgd.tables.TABLES`, where programs
+name. `tools/gen_plgd_tables.py` makes this page from `pelton.plgd.tables.TABLES`, where programs
 find the same.
 
 - Every row is there once, whatever is killed. A message that arrives twice is two rows of `raw`,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.spark.writing.sink import ObjectSink as DefaultSource
+    from pelton.spark.writing.sink import ObjectSink as DefaultSource
 
 __all__ = ["DefaultSource"]
 
@@ -21,7 +21,7 @@ if not TYPE_CHECKING:  # or checkers would take any name for one of this module
         """The data source, imported when Spark asks for it."""
         if name == "DefaultSource":
             try:
-                from penstock.spark.writing.sink import ObjectSink
+                from pelton.spark.writing.sink import ObjectSink
             except ImportError:
                 # An incomplete installation must not break the formats of others; ours is then not
                 # found, which is true.

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api import calls
-from penstock.api.calls import CreateConsumerRequest, PubAck, StreamConfigRequest
-from penstock.api.codec import JsonError, decode_request, decode_response, encode
-from penstock.api.consumers import ConsumerConfig, ConsumerInfo
-from penstock.api.streams import StreamConfig, StreamInfo, StreamSource
+from pelton.api import calls
+from pelton.api.calls import CreateConsumerRequest, PubAck, StreamConfigRequest
+from pelton.api.codec import JsonError, decode_request, decode_response, encode
+from pelton.api.consumers import ConsumerConfig, ConsumerInfo
+from pelton.api.streams import StreamConfig, StreamInfo, StreamSource
 
 # Answers of nats-server 2.15.1, one per kind of response and outcome; times shifted.
 ANSWERS = (Path(__file__).parent / "answers.jsonl").read_text().splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.api import ApiError, ErrorBody, error_from, errors_generated
+from pelton.api import ApiError, ErrorBody, error_from, errors_generated
 
 ROOT = Path(__file__).parents[2]
 ROWS = tomllib.loads((ROOT / "tools/errors.toml").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.scan import JsonFaultError, documents
+from pelton.api.scan import JsonFaultError, documents
 
 VALUES = st.recursive(
     st.none()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.sizes import SIZE_MOST, SizeError, parse_size
+from pelton.api.sizes import SIZE_MOST, SizeError, parse_size
 
 UNITS = {"": 0, "B": 0} | {
     letter + end: power for power, letter in enumerate("KMGTPE", 1) for end in ("", "B", "i", "iB")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.subjects import AckSubject, Api, parse_ack, valid_name
+from pelton.api.subjects import AckSubject, Api, parse_ack, valid_name
 
 COUNTS = st.integers(min_value=0, max_value=2**63)
 NAMES = st.text(alphabet="abcXYZ019_-$", min_size=1, max_size=12)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api import times
-from penstock.api.times import (
+from pelton.api import times
+from pelton.api.times import (
     LAST_NS,
     ZERO_NS,
     format_duration,

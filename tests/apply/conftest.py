@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import StreamConfig, connect_blocking
+from pelton.client import StreamConfig, connect_blocking
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.client.blocking.jetstream import JetStream
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

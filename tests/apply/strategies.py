@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.api import (
+from pelton.api import (
     ConsumerConfig,
     Placement,
     Republish,

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from penstock.api import StreamConfig
-from penstock.apply.executing import ApplyFailed, execute
-from penstock.apply.exporting import Format, export
-from penstock.apply.inspecting import Live, LiveEntry, LiveStream, inspect, inspect_buckets
-from penstock.apply.model import ConfigurationError, Declared
-from penstock.apply.planning import Plan, plan
-from penstock.apply.reading import checked, read
-from penstock.apply.showing import lines
-from penstock.apply.terraform import File
-from penstock.client import KeyValueConfig
-from penstock.client.blocking.jetstream import JetStream
+from pelton.api import StreamConfig
+from pelton.apply.executing import ApplyFailed, execute
+from pelton.apply.exporting import Format, export
+from pelton.apply.inspecting import Live, LiveEntry, LiveStream, inspect, inspect_buckets
+from pelton.apply.model import ConfigurationError, Declared
+from pelton.apply.planning import Plan, plan
+from pelton.apply.reading import checked, read
+from pelton.apply.showing import lines
+from pelton.apply.terraform import File
+from pelton.client import KeyValueConfig
+from pelton.client.blocking.jetstream import JetStream
 from tests.apply.test_round_trips import FILES
 from tests.ways import length
 

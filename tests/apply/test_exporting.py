@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from penstock.api import StreamConfig
-from penstock.apply.assembling import wire
-from penstock.apply.defaults import settled_consumer, settled_stream
-from penstock.apply.exporting import FORMATS, export
-from penstock.apply.inspecting import Live, LiveConsumer, LiveStream
-from penstock.apply.planning import plan
-from penstock.apply.reading import checked, read
-from penstock.apply.terraform import File
-from penstock.client.base.models import StreamConfig as ClientStreamConfig
-from penstock.client.keyvalue.config import KeyValueConfig
-from penstock.client.objects.models import ObjectStoreConfig
+from pelton.api import StreamConfig
+from pelton.apply.assembling import wire
+from pelton.apply.defaults import settled_consumer, settled_stream
+from pelton.apply.exporting import FORMATS, export
+from pelton.apply.inspecting import Live, LiveConsumer, LiveStream
+from pelton.apply.planning import plan
+from pelton.apply.reading import checked, read
+from pelton.apply.terraform import File
+from pelton.client.base.models import StreamConfig as ClientStreamConfig
+from pelton.client.keyvalue.config import KeyValueConfig
+from pelton.client.objects.models import ObjectStoreConfig
 from tests.apply.strategies import consumers, streams
 from tests.ways import length
 

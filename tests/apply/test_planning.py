@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.api import ConsumerConfig, StreamConfig, StreamSource
-from penstock.apply.executing import DataLossError, check
-from penstock.apply.inspecting import Live, LiveConsumer, LiveStream
-from penstock.apply.model import Declared, Place, Resource
-from penstock.apply.planning import Plan, plan
-from penstock.apply.showing import as_json, lines
-from penstock.errors import PenstockError
+from pelton.api import ConsumerConfig, StreamConfig, StreamSource
+from pelton.apply.executing import DataLossError, check
+from pelton.apply.inspecting import Live, LiveConsumer, LiveStream
+from pelton.apply.model import Declared, Place, Resource
+from pelton.apply.planning import Plan, plan
+from pelton.apply.showing import as_json, lines
+from pelton.errors import PeltonError
 
 PLACE = Place("x.json", 1, 1)
 
@@ -75,7 +75,7 @@ def test_a_replacement_says_what_it_loses_and_needs_leave() -> None:
 def test_what_a_declaration_forbids_is_refused() -> None:
     found = plan(Declared([stream("A", prevent_update=True, max_msgs=5)]), live(stream("A")))
     assert made(found) == [("refuse", "stream A")]
-    with pytest.raises(PenstockError, match="its declaration forbids updates"):
+    with pytest.raises(PeltonError, match="its declaration forbids updates"):
         check(found, allow_data_loss=True)
     same = plan(Declared([stream("A", prevent_update=True)]), live(stream("A")))
     assert made(same) == [("keep", "stream A")]

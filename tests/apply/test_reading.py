@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api import ConsumerConfig, StreamConfig
-from penstock.apply.jsonc import read_json
-from penstock.apply.model import ConfigurationError, Declared, Node
-from penstock.apply.reading import checked, read
-from penstock.apply.terraform import File
+from pelton.api import ConsumerConfig, StreamConfig
+from pelton.apply.jsonc import read_json
+from pelton.apply.model import ConfigurationError, Declared, Node
+from pelton.apply.reading import checked, read
+from pelton.apply.terraform import File
 
 DAY = 86_400_000_000_000
 

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
-from penstock.api import ConsumerConfig, StreamConfig, decode_response, encode
-from penstock.apply.executing import execute
-from penstock.apply.exporting import FORMATS, export
-from penstock.apply.inspecting import inspect
-from penstock.apply.model import Declared, Place, Resource
-from penstock.apply.planning import plan
-from penstock.apply.reading import checked, read
-from penstock.apply.terraform import File
-from penstock.client import ApiError, StreamSource
-from penstock.client.base.models import ConsumerConfig as ClientConsumerConfig
-from penstock.client.base.models import StreamConfig as ClientStreamConfig
+from pelton.api import ConsumerConfig, StreamConfig, decode_response, encode
+from pelton.apply.executing import execute
+from pelton.apply.exporting import FORMATS, export
+from pelton.apply.inspecting import inspect
+from pelton.apply.model import Declared, Place, Resource
+from pelton.apply.planning import plan
+from pelton.apply.reading import checked, read
+from pelton.apply.terraform import File
+from pelton.client import ApiError, StreamSource
+from pelton.client.base.models import ConsumerConfig as ClientConsumerConfig
+from pelton.client.base.models import StreamConfig as ClientStreamConfig
 from tests.apply.conftest import clear
 from tests.apply.strategies import consumers, streams
 from tests.ways import length
 
 if TYPE_CHECKING:
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.client.blocking.jetstream import JetStream
 
 FILES = {"json": "x.json", "yaml": "x.yaml", "tf": "x.tf", "crd": "x.yaml"}
 SHARED = settings(

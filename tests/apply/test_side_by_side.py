@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.api import ConsumerConfig, StreamConfig
-from penstock.apply.executing import ApplyFailed, execute, execute_each
-from penstock.apply.inspecting import inspect
-from penstock.apply.planning import Change, Plan
-from penstock.apply.together import one_by_one
-from penstock.cli.configuration.side_by_side import side_by_side
+from pelton.api import ConsumerConfig, StreamConfig
+from pelton.apply.executing import ApplyFailed, execute, execute_each
+from pelton.apply.inspecting import inspect
+from pelton.apply.planning import Change, Plan
+from pelton.apply.together import one_by_one
+from pelton.cli.configuration.side_by_side import side_by_side
 
 if TYPE_CHECKING:
-    from penstock.apply.together import Together
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.apply.together import Together
+    from pelton.client.blocking.jetstream import JetStream
 
 COUNT = 120
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apply.kubernetes import CONSUMER, KEY_VALUE, OBJECT_STORE, STREAM
-from penstock.apply.model import Declared
-from penstock.apply.reading import read
-from penstock.apply.tables import Table
-from penstock.apply.terraform import File
-from penstock.core.protocol.subjects import collide
-from penstock.engine.base.subject_checks import is_literal, is_valid
+from pelton.apply.kubernetes import CONSUMER, KEY_VALUE, OBJECT_STORE, STREAM
+from pelton.apply.model import Declared
+from pelton.apply.reading import read
+from pelton.apply.tables import Table
+from pelton.apply.terraform import File
+from pelton.core.protocol.subjects import collide
+from pelton.engine.base.subject_checks import is_literal, is_valid
 
 TEXTS = st.text(alphabet="ab.*> \t", max_size=6)
 

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apply import executing
-from penstock.apply.executing import execute_each
-from penstock.apply.planning import Change, Difference, Plan
-from penstock.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
-from penstock.cli.configuration.reconciling import Order, _Reconciler
-from penstock.client import StreamConfig, connect_blocking
-from penstock.client.blocking.jetstream import JetStream
+from pelton.apply import executing
+from pelton.apply.executing import execute_each
+from pelton.apply.planning import Change, Difference, Plan
+from pelton.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
+from pelton.cli.configuration.reconciling import Order, _Reconciler
+from pelton.client import StreamConfig, connect_blocking
+from pelton.client.blocking.jetstream import JetStream
 from tests import copies
 from tests.copies.local import LocalServer
 from tests.peers import ServerProcess
@@ -98,7 +98,7 @@ class Watching:
     """A command that watches; its events arrive as JSON."""
 
     def __init__(self, url: str, *arguments: object) -> None:
-        command = [sys.executable, "-m", "penstock.cli", "-s", url, *map(str, arguments), "--json"]
+        command = [sys.executable, "-m", "pelton.cli", "-s", url, *map(str, arguments), "--json"]
         self.child = copies.Popen(command, stdout=subprocess.PIPE, text=True)
         self.events: Queue[dict[str, Any]] = Queue()
         threading.Thread(target=self.read, daemon=True).start()

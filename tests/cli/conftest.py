@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from penstock.cli.__main__ import main
+from pelton.cli.__main__ import main
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.server.configured import configured
 from tests.ways import take_turns

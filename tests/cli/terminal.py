@@ -23,7 +23,7 @@ class Terminal:
     """A running command with a terminal of its own; `shown` is all that it has printed there."""
 
     def __init__(self, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
-        words = [sys.executable, "-m", "penstock.cli", *(str(each) for each in arguments)]
+        words = [sys.executable, "-m", "pelton.cli", *(str(each) for each in arguments)]
         plain = {**os.environ, "TERM": "dumb", "COLUMNS": "120", **(environment or {})}
         environment = {name: value for name, value in plain.items() if value}  # "" for none
         self.shown = ""

@@ -1,4 +1,4 @@
-"""``penstock account``: reports, backups of everything, certificates, with every server there is."""
+"""``pelton account``: reports, backups of everything, certificates, with every server there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import connect_blocking
+from pelton.client import connect_blocking
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.server.configured import configured
@@ -17,7 +17,7 @@ from tests.server.configured import configured
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client.blocking import BlockingClient
+    from pelton.client.blocking import BlockingClient
     from tests.cli.conftest import Ran
 
     Run = Callable[..., Ran]
@@ -161,7 +161,7 @@ def test_one_damaged_archive_fails_alone(run: Run, server: ServerProcess, tmp_pa
     ran = run("account", "restore", folder)
     assert ran.status == 1
     for name in ("READINGS", "MEMORY", "KV_settings"):
-        assert f"penstock: {name}: " in ran.err
+        assert f"pelton: {name}: " in ran.err
     assert ran.out.endswith("5 streams: 2 done, 3 failed\n")
     assert sorted(state(run)) == ["OBJ_files", "ORDERS"]
 

@@ -1,4 +1,4 @@
-"""``penstock account tls``: certificates, and what OCSP says of them, with every server there is."""
+"""``pelton account tls``: certificates, and what OCSP says of them, with every server there is."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.account.ocsp import verdict
-from penstock.cli.account.stapled import HandshakeRefused, ServerHandshake, client_hello
+from pelton.cli.account.ocsp import verdict
+from pelton.cli.account.stapled import HandshakeRefused, ServerHandshake, client_hello
 from tests.certificates import Authority, Issued
 from tests.peers import available_servers, running_server
 from tests.server.configured import configured
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Ran]
 
-PEERS = [kind for kind in available_servers() if kind != "penstock"]
+PEERS = [kind for kind in available_servers() if kind != "pelton"]
 NOW = datetime.datetime.now(datetime.UTC)
 
 
@@ -39,7 +39,7 @@ def test_certificates_are_shown(cli: Run, tmp_path: Path, monkeypatch: pytest.Mo
         text = f"""listen: 127.0.0.1:@port
             tls {{ cert_file: "{files.cert_file}", key_file: "{files.key_file}"
                    handshake_first: {first} }}"""
-        with configured("penstock", text) as running:
+        with configured("pelton", text) as running:
             monkeypatch.setenv("NATS_URL", f"nats://localhost:{running.ports['port']}")
             monkeypatch.setenv("NATS_CA", str(authority.ca_file))
             options = ["--tlsfirst"] if first == "true" else []
@@ -178,7 +178,7 @@ def test_a_certificate_without_a_responder_is_told(
     cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
-    with serving("penstock", authority.server(), authority, monkeypatch):
+    with serving("pelton", authority.server(), authority, monkeypatch):
         ran = cli("account", "tls", "--ocsp", "--no-pem", "--expire-warn", "1s")
     assert ran.status == 0
     assert "names no responder" in ran.out

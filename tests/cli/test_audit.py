@@ -1,4 +1,4 @@
-"""``penstock audit``: archives, the checks over them, and gathering from every server there is."""
+"""``pelton audit``: archives, the checks over them, and gathering from every server there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.audit.archive import (
+from pelton.cli.audit.archive import (
     SERVER_KINDS,
     STREAM_KIND,
     UNCLUSTERED,
@@ -19,9 +19,9 @@ from penstock.cli.audit.archive import (
     Reader,
     Writer,
 )
-from penstock.cli.audit.catalog import checks
-from penstock.cli.audit.check import Check, run
-from penstock.client import connect_blocking
+from pelton.cli.audit.catalog import checks
+from pelton.cli.audit.check import Check, run
+from pelton.client import connect_blocking
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import available_servers
 from tests.server.configured import configured

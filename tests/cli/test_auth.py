@@ -1,4 +1,4 @@
-"""``penstock auth``: operators, accounts and users are made, and servers take them."""
+"""``pelton auth``: operators, accounts and users are made, and servers take them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from penstock.client import connect_blocking
-from penstock.errors import PenstockError
-from penstock.nkeys import KeyPair, read_credentials, verify
-from penstock.server.auth.claims import AccountClaims, OperatorClaims, UserClaims
-from penstock.server.auth.jwt import decode
+from pelton.client import connect_blocking
+from pelton.errors import PeltonError
+from pelton.nkeys import KeyPair, read_credentials, verify
+from pelton.server.auth.claims import AccountClaims, OperatorClaims, UserClaims
+from pelton.server.auth.jwt import decode
 from tests.cli.terminal import Terminal
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client.blocking import BlockingClient
+    from pelton.client.blocking import BlockingClient
     from tests.cli.conftest import Ran
 
     Run = Callable[..., Ran]
@@ -61,7 +61,7 @@ class Served(NamedTuple):
         return connect_blocking(self.url, creds=str(self.folder / creds), reconnect=False)
 
     def refuses(self, creds: str) -> bool:
-        with contextlib.suppress(PenstockError):
+        with contextlib.suppress(PeltonError):
             self.connect(creds).close()
             return False
         return True
@@ -229,7 +229,7 @@ def test_what_is_made_is_sound_and_private(acme: Run, tmp_path: Path) -> None:
 
 
 def test_edits_keep_what_they_do_not_know(acme: Run, tmp_path: Path) -> None:
-    from penstock.cli.auth.store import Store
+    from pelton.cli.auth.store import Store
 
     store = Store(tmp_path / "data" / "nats" / "nsc")
     account = store.account("ACME", "APP")
@@ -327,7 +327,7 @@ def test_an_operator_is_taken_over(
         (("account", "info", "NONE"), "no account NONE"),
         (("user", "info", "NONE", "APP"), "no user NONE"),
         (("user", "ls", "NONE"), "no account NONE"),
-        (("user", "info"), "penstock auth user add"),
+        (("user", "info"), "pelton auth user add"),
         (("user", "add", "a", "APP", "--key", "role"), "no signing key role"),
         (("user", "add", "a", "APP", "--source", "nonsense"), "cidr"),
         (("user", "add", "a", "APP", "--hours", "nonsense"), "HH:MM:SS"),

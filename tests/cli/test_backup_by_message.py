@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
 from tests import copies
 from tests.ways import length
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client import BlockingJetStream
+    from pelton.client import BlockingJetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -105,7 +105,7 @@ def test_killed_anywhere_it_goes_on(
     fill(js, unique, draw, length(15_000, 40_000))
     stored = rows(js, unique)
     folder = tmp_path / "b"
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "stream", "backup", unique]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "stream", "backup", unique]
     deadline = time.monotonic() + 120
     kills = 0
     while True:
@@ -133,7 +133,7 @@ def test_killed_anywhere_it_goes_on(
 def test_interrupted_behind_its_archive_it_goes_on(
     at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.cli.streams import backup_by_message as module
+    from pelton.cli.streams import backup_by_message as module
 
     fill(js, unique, random.Random(7), 30)
     stored, folder = rows(js, unique), tmp_path / "b"
@@ -157,7 +157,7 @@ def test_what_is_noted_counts(
     fill(js, unique, draw, 30)
     stored = rows(js, unique)
     folder = tmp_path / "b"
-    from penstock.cli.streams import backup_by_message as module
+    from pelton.cli.streams import backup_by_message as module
 
     progress = module.Progress(js.stream_info(unique).created)
     (columns,) = js.read_columns(unique, 1, 12)

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.client import connect_blocking
-from penstock.client.blocking.backup import Backup
-from penstock.client.blocking.backup import restore as send
-from penstock.errors import ApiError
+from pelton.cli.__main__ import main
+from pelton.client import connect_blocking
+from pelton.client.blocking.backup import Backup
+from pelton.client.blocking.backup import restore as send
+from pelton.errors import ApiError
 from tests.copies.local import LocalServer
 
 
@@ -115,7 +115,7 @@ def test_mistakes(run, stream, tmp_path):
 def test_large_backups_over_the_wire(server):
     with connect_blocking(server.url) as client:
         jetstream = client.jetstream()
-        from penstock.client import StreamConfig
+        from pelton.client import StreamConfig
 
         jetstream.create_stream(StreamConfig(name="L", subjects=["l"], num_replicas=1))
         noise = bytes((n * n + n // 251) % 256 for n in range(100_000))

@@ -1,4 +1,4 @@
-"""``penstock bench`` against every server there is: each mode moves the messages that it counts."""
+"""``pelton bench`` against every server there is: each mode moves the messages that it counts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.bench.load import shares
-from penstock.cli.bench.report import percentile, spread
-from penstock.cli.bench.supply import Pace, Subjects, Supply
-from penstock.client import connect_blocking
-from penstock.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser
+from pelton.cli.bench.load import shares
+from pelton.cli.bench.report import percentile, spread
+from pelton.cli.bench.supply import Pace, Subjects, Supply
+from pelton.client import connect_blocking
+from pelton.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser
 from tests import copies
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_requests_may_be_answered_by_the_same_load(at: Run, unique: str) -> None
 
 def test_an_interrupted_load_says_what_it_has_done(peer: ServerProcess, unique: str) -> None:
     words = ["bench", "pub", unique, "--throughput", "1000", "--duration", "1h", "--json"]
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *words]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, *words]
     with subscribed(peer.url, unique) as heard:
         load = copies.Popen(command, stdout=subprocess.PIPE)
         try:
@@ -234,7 +234,7 @@ def test_keys_are_put_and_got(at: Run, unique: str) -> None:
 
 
 def test_a_service_answers_requests(at: Run, peer: ServerProcess, unique: str) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "bench"]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "bench"]
     serving = copies.Popen(
         [*command, "service", "serve", unique, "--clients", "2"], stderr=subprocess.PIPE
     )
@@ -258,7 +258,7 @@ def test_a_service_answers_requests(at: Run, peer: ServerProcess, unique: str) -
 
 
 def test_a_subscriber_gets_what_is_published(at: Run, peer: ServerProcess, unique: str) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "bench"]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "bench"]
     listening = copies.Popen(
         [*command, "sub", unique, "--clients", "2", "--msgs", str(MSGS), "--json"],
         stdout=subprocess.PIPE,

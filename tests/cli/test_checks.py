@@ -1,4 +1,4 @@
-"""``penstock server check``: the forms of a report, the rules, and the commands on every server there is."""
+"""``pelton server check``: the forms of a report, the rules, and the commands on every server there is."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.api.streams import ClusterInfo, PeerInfo, StreamSourceInfo, StreamState
-from penstock.cli.server import check_rules as rules
-from penstock.cli.server.check_report import CODES, Metric, Report, exit_code, rendered
-from penstock.client import (
+from pelton.api.streams import ClusterInfo, PeerInfo, StreamSourceInfo, StreamState
+from pelton.cli.server import check_rules as rules
+from pelton.cli.server.check_report import CODES, Metric, Report, exit_code, rendered
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     StreamConfig,

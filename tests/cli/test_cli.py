@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.client import connect_blocking
-from penstock.testing import LocalServer
+from pelton.cli.__main__ import main
+from pelton.client import connect_blocking
+from pelton.testing import LocalServer
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_stream_from_birth_to_death(run):
     assert run("stream", "purge", "-f", "LIFE")[1] == "removed 1 message of stream LIFE\n"
     assert run("stream", "rm", "-f", "LIFE")[1] == "removed stream LIFE\n"
     status, _, err = run("stream", "info", "LIFE")
-    assert (status, err) == (1, "penstock: stream not found (10059)\n")
+    assert (status, err) == (1, "pelton: stream not found (10059)\n")
 
 
 def test_what_the_server_refuses_is_not_said_to_be_done(capsys, monkeypatch, tmp_path):
@@ -132,7 +132,7 @@ def test_consumers_are_made_read_and_removed(run, stream):
     (line,) = run("consumer", "next", stream, "c", "--json")[1].splitlines()
     assert json.loads(line)["data"] == "three"
     status, _, err = run("consumer", "next", stream, "c", "--wait", "50ms")
-    assert (status, err) == (1, f"penstock: no message for consumer c of stream {stream}\n")
+    assert (status, err) == (1, f"pelton: no message for consumer c of stream {stream}\n")
     found = json.loads(run("consumer", "info", stream, "c", "--json")[1])
     assert (found["num_pending"], found["ack_floor"]["stream_seq"]) == (0, 3)
     assert run("consumer", "ls", stream, "--names")[1] == "c\n"
@@ -169,7 +169,7 @@ def test_headers_go_there_and_back(run, stream):
 
 def test_subscribe_and_request(server):
     """Two processes talk: one subscribes, this one publishes."""
-    command = [sys.executable, "-m", "penstock.cli", "-s", server.url, "sub", "talk.>", "-n", "2"]
+    command = [sys.executable, "-m", "pelton.cli", "-s", server.url, "sub", "talk.>", "-n", "2"]
     child = subprocess.Popen(
         [*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -209,8 +209,8 @@ def test_request_prints_the_answer(run):
     ("expected", "line", "text"),
     [
         (2, "bogus", "No such command 'bogus'"),
-        (2, "stream bogus", "No such command 'bogus'; see penstock stream --help"),
-        (2, "stream add", "Missing argument 'NAME'; see penstock stream add --help"),
+        (2, "stream bogus", "No such command 'bogus'; see pelton stream --help"),
+        (2, "stream add", "Missing argument 'NAME'; see pelton stream add --help"),
         (2, "stream ls --bogus", "No such option '--bogus'"),
         (
             2,
@@ -256,7 +256,7 @@ def test_a_mistake_is_told_in_one_line(run, expected, line, text):
     status, _, err = run(*line.split())
     assert status == expected
     assert err.count("\n") == 1
-    assert err.startswith("penstock: ")
+    assert err.startswith("pelton: ")
     assert text in err
     # for programs, the same as an object
     status, out, err = run("--json", *line.split())
@@ -274,8 +274,8 @@ def test_removing_asks_first(run, stream):
 
 def test_help_lists_everything_and_loads_nothing():
     code = (
-        "import sys; from penstock.cli.__main__ import main; main(['--help']);"
-        "print([m for m in ('rich', 'penstock.client', 'penstock.engine', 'penstock.server',"
+        "import sys; from pelton.cli.__main__ import main; main(['--help']);"
+        "print([m for m in ('rich', 'pelton.client', 'pelton.engine', 'pelton.server',"
         " 'msgspec', 'asyncio', 'pyspark') if m in sys.modules])"
     )
     result = subprocess.run(
@@ -292,7 +292,7 @@ def test_help_lists_everything_and_loads_nothing():
     ["stream", "consumer", "account", "kv", "object", "context", "service", "counter", "errors"],
 )
 def test_every_command_has_help(run, group):
-    from penstock.cli import commands
+    from pelton.cli import commands
 
     for name in getattr(commands, group.upper()):
         status, out, _ = run(group, name, "--help")
@@ -316,7 +316,7 @@ def test_every_command_has_help(run, group):
     ],
 )
 def test_every_command_of_a_group_in_a_group_has_help(run, group):
-    from penstock.cli import commands
+    from pelton.cli import commands
 
     for name in getattr(commands, "_".join(group).upper()):
         status, out, _ = run(*group, name, "--help")
@@ -334,37 +334,37 @@ def test_other_names_lead_to_the_same_command(run, words, canonical):
 
 
 def test_other_names_belong_to_commands():
-    from penstock.cli import commands, other_names
+    from pelton.cli import commands, other_names
 
     for group, names in other_names.ALIASES.items():
-        rows = commands.TOP if group == "penstock" else getattr(commands, group.upper())
+        rows = commands.TOP if group == "pelton" else getattr(commands, group.upper())
         assert set(names.values()) <= set(rows), group
         assert not set(names) & set(rows), group
 
 
 def test_a_shell_completes_commands_and_options():
     def completed(words, index):
-        env = {**os.environ, "_PENSTOCK_COMPLETE": "bash_complete"}
+        env = {**os.environ, "_PELTON_COMPLETE": "bash_complete"}
         env |= {"COMP_WORDS": words, "COMP_CWORD": str(index)}
-        command = [sys.executable, "-c", "from penstock.cli.__main__ import main; main([])"]
+        command = [sys.executable, "-c", "from pelton.cli.__main__ import main; main([])"]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         return {line.partition(",")[2] for line in done.stdout.splitlines()}
 
-    assert completed("penstock str", 1) == {"stream"}
-    assert completed("penstock kv pu", 2) == {"put", "purge"}
-    assert "--marker-ttl" in completed("penstock kv add --mark", 3)
+    assert completed("pelton str", 1) == {"stream"}
+    assert completed("pelton kv pu", 2) == {"put", "purge"}
+    assert "--marker-ttl" in completed("pelton kv add --mark", 3)
 
 
 def test_server_is_the_server_program(run):
     status, _, err = run("server", "--bogus")
     assert status == 2
-    assert err == "penstock-server: unknown option --bogus; see penstock-server --help\n"
+    assert err == "pelton-server: unknown option --bogus; see pelton-server --help\n"
     assert run("server", "--version")[1].startswith("nats-server: v")
 
 
 def test_a_reader_that_has_had_enough_gets_no_complaint(server):
     child = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "--help"],
+        [sys.executable, "-m", "pelton.cli", "--help"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -380,7 +380,7 @@ def in_a_terminal(columns, *arguments):
 
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *arguments],
+        [sys.executable, "-m", "pelton.cli", *arguments],
         stdout=child,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)},
     )
@@ -425,7 +425,7 @@ def test_a_narrow_terminal_shows_every_column_whole(server, run):
 
 
 def test_ages_have_two_units():
-    from penstock.cli.output import age
+    from pelton.cli.output import age
 
     def of(seconds):
         return age(10**18, 10**18 + seconds * 10**9)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from penstock.cli.cheat_sheets import CHEATS
-from penstock.cli.commands import SECTIONS, TOP, asks_servers
-from penstock.cli.session import Session
-from penstock.cli.tree import penstock, servers
+from pelton.cli.cheat_sheets import CHEATS
+from pelton.cli.commands import SECTIONS, TOP, asks_servers
+from pelton.cli.session import Session
+from pelton.cli.tree import pelton, servers
 from tests.cli.nats_commands import ABSENT, OPTIONS
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ ROOT = Path(__file__).parents[2]
 
 def found(path: str) -> click.Command | None:
     """The command with the words of the path."""
-    command: click.Command = penstock
-    ctx = click.Context(penstock, info_name="penstock")
+    command: click.Command = pelton
+    ctx = click.Context(pelton, info_name="pelton")
     for word in path.split():
-        if command is penstock and word in ("server", "srv"):
+        if command is pelton and word in ("server", "srv"):
             command = servers
         else:
             assert isinstance(command, click.Group), path
@@ -45,7 +45,7 @@ def found(path: str) -> click.Command | None:
     return command
 
 
-@pytest.mark.parametrize("path", OPTIONS, ids=lambda path: path or "penstock")
+@pytest.mark.parametrize("path", OPTIONS, ids=lambda path: path or "pelton")
 def test_a_command_understands_the_options_of_the_nats_tool(path: str) -> None:
     command = found(path)
     assert command is not None, f"no command {path}"
@@ -56,7 +56,7 @@ def test_a_command_understands_the_options_of_the_nats_tool(path: str) -> None:
         for name in (*each.opts, *each.secondary_opts)
     }
     missing = [name for name in OPTIONS[path].split() if name not in known]
-    assert not missing, f"penstock {path} does not understand {missing}"
+    assert not missing, f"pelton {path} does not understand {missing}"
 
 
 @pytest.mark.parametrize("path", ABSENT)
@@ -96,15 +96,15 @@ def test_every_line_of_a_cheat_sheet_is_understood(
     for lines in CHEATS[topic].values():
         for line in lines:
             words = shlex.split(line)
-            assert words[0] == "penstock"
+            assert words[0] == "pelton"
             if words[1] == "server" and not asks_servers(words[2:]):
                 continue  # the options of the server
-            _understand(penstock, words[1:], None)
+            _understand(pelton, words[1:], None)
 
 
 def _understand(command: click.Command, words: list[str], parent: click.Context | None) -> None:
-    if command is penstock:
-        ctx = command.make_context("penstock", words)
+    if command is pelton:
+        ctx = command.make_context("pelton", words)
         given = dict(ctx.params)
         given.pop("form")
         ctx.obj = Session(**given)
@@ -113,7 +113,7 @@ def _understand(command: click.Command, words: list[str], parent: click.Context 
     if isinstance(command, click.Group):
         rest = [*ctx._protected_args, *ctx.args]
         name, inner, left = command.resolve_command(ctx, rest)
-        if name == "server" and command is penstock:
+        if name == "server" and command is pelton:
             inner = servers
         assert inner is not None
         _understand(inner, left, ctx)
@@ -153,7 +153,7 @@ def test_the_help_text_names_every_command_in_one_part(cli: Run) -> None:
 
 def test_every_command_and_option_has_a_text() -> None:
     bare = []
-    for path, command in commands(penstock):
+    for path, command in commands(pelton):
         if not (command.help or "").strip():
             bare.append(path)
         bare += [
@@ -173,8 +173,8 @@ def test_the_pages_of_the_reference_are_current() -> None:
 def test_help_loads_no_client() -> None:
     """What makes the help text slow is what is loaded for it."""
     code = (
-        "import sys; from penstock.cli.__main__ import main; main(['--help']);"
-        "print([n for n in ('asyncio', 'rich', 'penstock.client', 'penstock.server', 'duckdb',"
+        "import sys; from pelton.cli.__main__ import main; main(['--help']);"
+        "print([n for n in ('asyncio', 'rich', 'pelton.client', 'pelton.server', 'duckdb',"
         " 'msgspec', 'ssl') if n in sys.modules], file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -183,15 +183,15 @@ def test_help_loads_no_client() -> None:
 
 def test_the_table_of_a_page_names_all_commands() -> None:
     page = (ROOT / "docs/reference/cli.md").read_text()
-    named = set(re.findall(r"^\| \[`penstock ([^`]*)`\]", page, re.MULTILINE))
-    assert named == {path for path, _ in commands(penstock)}
+    named = set(re.findall(r"^\| \[`pelton ([^`]*)`\]", page, re.MULTILINE))
+    assert named == {path for path, _ in commands(pelton)}
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("str edit", "  penstock stream edit ORDERS -i"),
-        ("auth op add", "  penstock auth operator add acme"),
+        ("str edit", "  pelton stream edit ORDERS -i"),
+        ("auth op add", "  pelton auth operator add acme"),
         ("ctx save", "context add prod --select"),
     ],
 )
@@ -202,4 +202,4 @@ def test_a_help_text_shows_lines_to_copy(cli: Run, words: str, line: str) -> Non
 
 def test_a_help_text_has_one_set_of_examples_and_a_group_its_cheat_sheet(cli: Run) -> None:
     assert "Examples:" not in cli("sql", "--help").out
-    assert cli("kv", "--help").out.endswith("\npenstock cheat kv shows lines to copy.\n")
+    assert cli("kv", "--help").out.endswith("\npelton cheat kv shows lines to copy.\n")

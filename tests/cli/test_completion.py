@@ -28,12 +28,12 @@ def completed(line: str, url: str, shell: str = "zsh") -> list[str]:
     environment = {
         **os.environ,
         "NATS_URL": url,
-        "_PENSTOCK_COMPLETE": f"{shell}_complete",
+        "_PELTON_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": line,
         "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
     }
     ran = copies.run(
-        [sys.executable, "-m", "penstock.cli"],
+        [sys.executable, "-m", "pelton.cli"],
         env=environment,
         capture_output=True,
         text=True,
@@ -50,7 +50,7 @@ def completed(line: str, url: str, shell: str = "zsh") -> list[str]:
 def test_each_shell_gets_a_script(cli: Run, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = cli("completion", shell)
     assert ran.status == 0
-    assert f"_PENSTOCK_COMPLETE={shell}_complete" in ran.out
+    assert f"_PELTON_COMPLETE={shell}_complete" in ran.out
     monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
     assert cli("completion").out == ran.out
     monkeypatch.setenv("SHELL", "/bin/csh")
@@ -62,12 +62,12 @@ def test_each_shell_gets_a_script(cli: Run, shell: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_commands_and_options_are_completed(shell: str) -> None:
     nowhere = "nats://127.0.0.1:9"
-    assert completed("penstock be", nowhere, shell) == ["bench"]
-    assert completed("penstock bench js pub as", nowhere, shell) == ["async"]
-    assert completed("penstock str inf", nowhere, shell) == ["info"]
-    assert "--throughput" in completed("penstock bench pub x --th", nowhere, shell)
-    assert completed("penstock server check strea", nowhere, shell) == ["stream"]
-    assert completed("penstock stream info x", nowhere, shell) == []  # no server answers
+    assert completed("pelton be", nowhere, shell) == ["bench"]
+    assert completed("pelton bench js pub as", nowhere, shell) == ["async"]
+    assert completed("pelton str inf", nowhere, shell) == ["info"]
+    assert "--throughput" in completed("pelton bench pub x --th", nowhere, shell)
+    assert completed("pelton server check strea", nowhere, shell) == ["stream"]
+    assert completed("pelton stream info x", nowhere, shell) == []  # no server answers
 
 
 def test_names_are_completed(at: Run, peer: ServerProcess, unique: str) -> None:
@@ -85,13 +85,13 @@ def test_names_are_completed(at: Run, peer: ServerProcess, unique: str) -> None:
         ("bench kv get --bucket", f"{unique}k"),
         ("object ls", f"{unique}o"),
     ):
-        assert completed(f"penstock {words} {unique}", peer.url) == [name], words
+        assert completed(f"pelton {words} {unique}", peer.url) == [name], words
 
 
 def test_contexts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Run) -> None:
     assert cli("-s", "nats://127.0.0.1:9", "context", "add", "harbour").status == 0
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for line in ("penstock context select har", "penstock --context har"):
+    for line in ("pelton context select har", "pelton --context har"):
         assert completed(line, "") == ["harbour"], line
 
 
@@ -99,11 +99,11 @@ def test_contexts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_a_real_bash_completes(cli: Run, tmp_path: Path) -> None:
     script = tmp_path / "complete.sh"
     script.write_text(cli("completion", "bash").out)
-    (tmp_path / "penstock").write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock.cli "$@"\n')
-    (tmp_path / "penstock").chmod(0o755)
+    (tmp_path / "pelton").write_text(f'#!/bin/sh\nexec {sys.executable} -m pelton.cli "$@"\n')
+    (tmp_path / "pelton").chmod(0o755)
     typed = (
-        f"source {script}; COMP_WORDS=(penstock trac); COMP_CWORD=1; "
-        '_penstock_completion penstock; echo "${COMPREPLY[@]}"'
+        f"source {script}; COMP_WORDS=(pelton trac); COMP_CWORD=1; "
+        '_pelton_completion pelton; echo "${COMPREPLY[@]}"'
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run(

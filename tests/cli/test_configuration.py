@@ -1,4 +1,4 @@
-"""``penstock validate``, ``plan``, ``apply`` and ``export`` against a running server."""
+"""``pelton validate``, ``plan``, ``apply`` and ``export`` against a running server."""
 
 import io
 import json
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.client import StreamConfig, connect_blocking
+from pelton.cli.__main__ import main
+from pelton.client import StreamConfig, connect_blocking
 from tests.copies.local import LocalServer
 
 LOGS = '{"name": "LOGS", "subjects": ["logs.>"]} // all of them\n'
@@ -70,7 +70,7 @@ def test_data_is_lost_only_with_leave(run, jetstream, tmp_path):
     run("pub", "-J", "logs.a", "one")
     (tmp_path / "logs.json").write_text(LOGS.replace("}", ', "storage": "memory"}'))
     status, _, err = run("apply", "--yes", "logs.json")
-    said = "penstock: replace stream LOGS loses 1 message; --allow-data-loss does it\n"
+    said = "pelton: replace stream LOGS loses 1 message; --allow-data-loss does it\n"
     assert (status, err) == (1, said)
     assert jetstream.stream_info("LOGS").state.messages == 1
     assert run("apply", "--yes", "--allow-data-loss", "logs.json")[0] == 0
@@ -82,7 +82,7 @@ def test_a_mistake_anywhere_changes_nothing(run, jetstream, tmp_path):
     (tmp_path / "b.yaml").write_text("name: B\nmax_mgs: 5\n")
     status, out, err = run("apply", "--yes", ".")
     assert (status, out) == (1, "")
-    assert err == 'penstock: b.yaml:2:1: unknown key "max_mgs"; did you mean "max_msgs"?\n'
+    assert err == 'pelton: b.yaml:2:1: unknown key "max_mgs"; did you mean "max_msgs"?\n'
     assert run("validate", "a.json", "b.yaml")[0] == 1
     assert jetstream.stream_names() == []
     status, _, err = run("--json", "plan", "b.yaml")
@@ -93,7 +93,7 @@ def test_what_the_server_refuses_ends_the_work_and_is_said(run, jetstream, tmp_p
     (tmp_path / "a.json").write_text('{"streams": {"A": {}, "B": {"num_replicas": 3}, "C": {}}}')
     status, _, err = run("apply", "--yes", "a.json")
     assert status == 1
-    assert err.startswith("penstock: cannot create stream B: replicas > 1 not supported")
+    assert err.startswith("pelton: cannot create stream B: replicas > 1 not supported")
     assert err.endswith("; 1 of 3 changes were made\n")
     assert jetstream.stream_names() == ["A"]
 
@@ -174,7 +174,7 @@ def test_a_state_of_terraform_is_refused_by_name(run, jetstream, tmp_path, state
     status, out, err = run("plan", "state.json")
     assert (status, out) == (1, "")
     assert err == (
-        "penstock: state.json:1:1: this is a state or a plan of Terraform; give its .tf files instead\n"
+        "pelton: state.json:1:1: this is a state or a plan of Terraform; give its .tf files instead\n"
     )
 
 
@@ -183,7 +183,7 @@ def test_of_very_many_mistakes_the_first_are_said(run, jetstream, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"streams": streams}))
     status, _, err = run("validate", "a.json")
     assert (status, err.count("\n")) == (1, 51)
-    assert err.endswith("\npenstock: and 350 more mistakes\n")
+    assert err.endswith("\npelton: and 350 more mistakes\n")
 
 
 def test_messages_that_came_after_the_plan_are_not_lost(run, jetstream, tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_messages_that_came_after_the_plan_are_not_lost(run, jetstream, tmp_path
     def answer(*_, **__):
         jetstream.publish("logs.a", b"one")
 
-    monkeypatch.setattr("penstock.cli.configuration.applying.confirm", answer)
+    monkeypatch.setattr("pelton.cli.configuration.applying.confirm", answer)
     status, _, err = run("apply", "logs.json")
     assert status == 1
     assert "1 message came since the plan was made; --allow-data-loss loses them" in err
@@ -208,7 +208,7 @@ def test_subjects_that_another_stream_has_are_refused_before_anything_is_done(
     (tmp_path / "a.json").write_text('{"streams": {"A": {}, "LOGS": {"subjects": ["logs.>"]}}}')
     status, _, err = run("apply", "--yes", "a.json")
     text = 'cannot change stream LOGS: its subject "logs.>" overlaps with "logs.*" of stream THERE'
-    assert (status, err) == (1, f"penstock: {text}\n")
+    assert (status, err) == (1, f"pelton: {text}\n")
     assert jetstream.stream_names() == ["THERE"]
 
 
@@ -223,7 +223,7 @@ def test_a_subject_that_no_server_takes_is_refused_before_anything_is_done(
     status, _, err = run(command, *words, "two.yaml")
     assert (status, err) == (
         1,
-        'penstock: two.yaml:4:16: subjects: "a..b" is not a valid subject\n',
+        'pelton: two.yaml:4:16: subjects: "a..b" is not a valid subject\n',
     )
     assert jetstream.stream_names() == []
 

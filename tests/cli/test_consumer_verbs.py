@@ -1,4 +1,4 @@
-"""``penstock consumer``: add, edit, copy, pause, resume, reset; report, find, graph; next, sub."""
+"""``pelton consumer``: add, edit, copy, pause, resume, reset; report, find, graph; next, sub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from penstock.cli.consumers.fields import beginning, moment_of
+from pelton.cli.consumers.fields import beginning, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

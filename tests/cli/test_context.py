@@ -1,4 +1,4 @@
-"""``penstock context`` and ``--context``: files that the ``nats`` command reads, too."""
+"""``pelton context`` and ``--context``: files that the ``nats`` command reads, too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.session import Session
-from penstock.client.base.addresses import TlsOptions, parse_servers
-from penstock.client.protocol.contexts import options_of, read_context
-from penstock.nkeys import KeyPair
+from pelton.cli.session import Session
+from pelton.client.base.addresses import TlsOptions, parse_servers
+from pelton.client.protocol.contexts import options_of, read_context
+from pelton.nkeys import KeyPair
 from tests.copies.local import LocalServer
 
 if TYPE_CHECKING:
@@ -247,11 +247,11 @@ def test_an_editor_changes_a_context(
 def test_a_shell_completes_names_of_contexts(cli: Run, folder: Path) -> None:
     from click.shell_completion import ShellComplete
 
-    from penstock.cli.tree import penstock
+    from pelton.cli.tree import pelton
 
     for name in ("hub", "leaf", "hurry"):
         cli("context", "add", name)
-    found = ShellComplete(penstock, {}, "penstock", "X").get_completions(["--context"], "hu")
+    found = ShellComplete(pelton, {}, "pelton", "X").get_completions(["--context"], "hu")
     assert [each.value for each in found] == ["hub", "hurry"]
 
 

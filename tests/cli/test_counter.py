@@ -1,4 +1,4 @@
-"""``penstock counter``, ``errors`` and ``rtt``."""
+"""``pelton counter``, ``errors`` and ``rtt``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import StreamConfig, connect_blocking
+from pelton.client import StreamConfig, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def test_counting(at: Run, counters: str) -> None:
 
 
 def test_a_sum_shows_its_sources(at: Run, peer: ServerProcess, counters: str) -> None:
-    from penstock.client import StreamSource
+    from pelton.client import StreamSource
 
     total = f"{counters}SUM"
     with connect_blocking(peer.url) as client:
@@ -102,7 +102,7 @@ def test_errors_are_looked_up(cli: Run) -> None:
         "description": "stream not found",
     }
     assert "Description: stream not found\n" in cli("errors", "lookup", 10059).out
-    assert cli("errors", "lookup", 1).err == "penstock: JetStream has no error 1\n"
+    assert cli("errors", "lookup", 1).err == "pelton: JetStream has no error 1\n"
     everything = cli("errors", "ls", "--json").json
     assert len(everything) > 150
     assert [each["err_code"] for each in everything] == sorted(

@@ -1,7 +1,7 @@
 """The tools of 2019 and 2020 on the pages that show them: each command of three pages of that time,
 with what it prints. Times, sizes and the ends of inbox names may differ.
 
-`STEPS` has the commands and their outputs as facts. With $PENSTOCK_SEEDS, the folder of the pages, a
+`STEPS` has the commands and their outputs as facts. With $PELTON_SEEDS, the folder of the pages, a
 test looks that none of their commands is missing.
 """
 
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.cli.__main__ import main as penstock
-from penstock.cli.early import core_tools, jsm, pages
-from penstock.cli.early.shims import main as shim
-from penstock.client import ConsumerConfig, StreamConfig
-from penstock.client.blocking import connect_blocking
+from pelton.cli.__main__ import main as pelton
+from pelton.cli.early import core_tools, jsm, pages
+from pelton.cli.early.shims import main as shim
+from pelton.client import ConsumerConfig, StreamConfig
+from pelton.client.blocking import connect_blocking
 from tests.copies.local import LocalServer
 from tests.peers import available_servers, free_port, running_server
 from tests.ways import length
@@ -33,7 +33,7 @@ from tests.ways import length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
 PATIENCE_SECONDS = 60
 OK = 'Received response of "+OK"\n'
@@ -263,7 +263,7 @@ OF_2021 = [
         "nats str add EVENTS --config configs/jetstream.json",
         "Stream EVENTS was created\n\n…Subjects: plgd.>\n…",
     ),
-    Step("penstock validate event-streams.yaml", "event-streams.yaml:7:3: stream events\n…"),
+    Step("pelton validate event-streams.yaml", "event-streams.yaml:7:3: stream events\n…"),
 ]
 COMMENTED = """{
   "name": "EVENTS", // comments are read over
@@ -322,7 +322,7 @@ class Terminal:
             "TERM": "dumb",
             "XDG_CONFIG_HOME": str(folder),
         }
-        assert penstock(["shims", str(folder / "bin")]) == 0
+        assert pelton(["shims", str(folder / "bin")]) == 0
 
     def start(self, command: str) -> tuple[subprocess.Popen[bytes], int]:
         ours, theirs = pty.openpty()
@@ -401,8 +401,8 @@ def follow(
             status, shown = terminal.run(step.command, step.answers)
         else:
             words = shlex.split(step.command)
-            run = penstock if words[0] == "penstock" else shim
-            status = run(words[1:] if words[0] == "penstock" else words)
+            run = pelton if words[0] == "pelton" else shim
+            status = run(words[1:] if words[0] == "pelton" else words)
             shown = "".join(capsys.readouterr())
         assert matches(step.prints, shown), (
             f"{step.command}\nprinted:\n{shown}\nexpected:\n{step.prints}"
@@ -658,7 +658,7 @@ def test_a_flag_or_a_name_that_is_unknown_changes_nothing(
             assert _everything(client) == before, flaw
 
 
-def test_all_flags_of_the_command_are_those_of_penstock(
+def test_all_flags_of_the_command_are_those_of_pelton(
     two_servers: tuple[LocalServer, LocalServer],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -719,11 +719,11 @@ def test_shims_leave_other_programs_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "nats").write_text("another program")
-    assert penstock(["shims", str(tmp_path)]) == 1
+    assert pelton(["shims", str(tmp_path)]) == 1
     assert f"{tmp_path / 'nats'} is another program" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["nats"]
-    assert penstock(["shims", str(tmp_path), "--force"]) == 0
-    assert penstock(["shims", str(tmp_path)]) == 0
+    assert pelton(["shims", str(tmp_path), "--force"]) == 0
+    assert pelton(["shims", str(tmp_path)]) == 0
     out = subprocess.run(
         [tmp_path / "nats-server", "--version"], capture_output=True, text=True, check=False
     )
@@ -751,9 +751,9 @@ def commands_of(text: str) -> list[str]:
 
 
 def test_no_command_of_the_pages_is_missing() -> None:
-    folder = os.environ.get("PENSTOCK_SEEDS", "")
+    folder = os.environ.get("PELTON_SEEDS", "")
     if not folder:
-        pytest.skip("the pages are not here: $PENSTOCK_SEEDS is their folder")
+        pytest.skip("the pages are not here: $PELTON_SEEDS is their folder")
     steps = [*OF_2019, *BEHIND_2019, *OF_2020, *OF_2021]
     known = {step.command for step in steps} | set(STARTED_BY_TESTS)
     known |= {"nats-bench -np 20 -ns 0 -ms 128 -n 1000000 foo", "next wc p1"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from penstock.cli.server.reporting import compacted
+from pelton.cli.server.reporting import compacted
 from tests.cli.terminal import Terminal
 from tests.cli.test_command_tree import found
 

@@ -1,4 +1,4 @@
-"""``penstock explain``: each cause is made with a server, and told."""
+"""``pelton explain``: each cause is made with a server, and told."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingJetStream
+    from pelton.client import BlockingJetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -102,7 +102,7 @@ def test_what_deliveries_and_acks_make(
 def test_a_message_that_had_all_its_deliveries(
     at: Callable[..., Ran], js: BlockingJetStream, peer: ServerProcess, stream: str, most: int
 ) -> None:
-    """Penstock knows which messages are given up; with one delivery only, and elsewhere, it may be so."""
+    """Pelton knows which messages are given up; with one delivery only, and elsewhere, it may be so."""
     make(js, stream, max_deliver=most, ack_wait=0.1, filter_subject=f"{stream}.b")
     pull = js.consumer(stream, "c")
     for _ in range(most):
@@ -110,7 +110,7 @@ def test_a_message_that_had_all_its_deliveries(
     js.publish(f"{stream}.b", b"")
     (fifth,) = pull.fetch(1, timeout=30)
     fifth.ack_sync()
-    exact = peer.kind == "penstock" and most > 1
+    exact = peer.kind == "pelton" and most > 1
     limit = "1 delivery" if most == 1 else "2 deliveries"
     wanted = (
         f"was delivered {most} times, which is max" if exact else f"given up after {limit} (max"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.api.consumers import (
+from pelton.api.consumers import (
     ConsumerConfig,
     ConsumerInfo,
     PriorityGroupState,
     SequenceInfo,
 )
-from penstock.api.streams import StreamConfig, StreamState
-from penstock.cli.consumers.explaining import Facts, Message, Pending, explain
+from pelton.api.streams import StreamConfig, StreamState
+from pelton.cli.consumers.explaining import Facts, Message, Pending, explain
 
 MINUTE = 60 * 10**9
 

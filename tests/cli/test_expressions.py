@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.expressions import Condition, ExpressionError
-from penstock.cli.expressions.go_names import with_go_names
+from pelton.cli.expressions import Condition, ExpressionError
+from pelton.cli.expressions.go_names import with_go_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,12 +164,12 @@ def test_streams_and_consumers_by_expression(at: Run, unique: str) -> None:
     wrong = at("stream", "find", "--expression", "state.mesages >")
     assert (wrong.status, wrong.out) == (2, "")
     assert wrong.err == (
-        "penstock: expression, at the end: unexpected the end, expected a value;"
-        " see penstock stream find --help\n"
+        "pelton: expression, at the end: unexpected the end, expected a value;"
+        " see pelton stream find --help\n"
     )
     none = at("stream", "find", "--cluster", "(")
     assert none.status == 2
-    assert none.err.startswith("penstock: --cluster: '(' is not a regular expression")
+    assert none.err.startswith("pelton: --cluster: '(' is not a regular expression")
     for option in ("--cluster", "--server-name"):
         assert streams("true", option, "nowhere") == []
 
@@ -179,12 +179,12 @@ def test_connections_by_expression(bertha: WithSystem, cli: Run) -> None:
     ran = cli(*words, "--json", "--filter", 'conn.lang == "nothing"')
     assert (ran.status, ran.json) == (0, [])
     for text in (
-        'conn.name == "penstock" and conn.pending_bytes < 1',
+        'conn.name == "pelton" and conn.pending_bytes < 1',
         "Conn.Port > 0 and Conn.NumSubs >= 0",
     ):
         ran = cli(*words, "--json", "--filter", text)
         assert ran.json, ran.err
-        assert all(each["name"] == "penstock" for each in ran.json)
+        assert all(each["name"] == "pelton" for each in ran.json)
     ran = cli(*words, "--filter", "con.name == 'x'")
     assert ran.status == 2
     assert 'did you mean "conn"?' in ran.err

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli import output
-from penstock.cli.output import Figure, number, print_table, size
+from pelton.cli import output
+from pelton.cli.output import Figure, number, print_table, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,4 +94,4 @@ def test_the_nearest_command_is_named(cli: Run, line: str, text: str) -> None:
 def test_a_mistake_is_json_if_json_was_asked_for(cli: Run) -> None:
     for form in (("--format", "jsonl"), ("--format=json",)):
         assert cli(*form, "strem").err.startswith('{"error"')
-    assert cli("--format", "csv", "strem").err.startswith("penstock: ")
+    assert cli("--format", "csv", "strem").err.startswith("pelton: ")

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.cli.session import Session
-from penstock.cli.tree import penstock
-from penstock.client import ConsumerConfig, StreamConfig
-from penstock.client.blocking import connect_blocking
+from pelton.cli.__main__ import main
+from pelton.cli.session import Session
+from pelton.cli.tree import pelton
+from pelton.client import ConsumerConfig, StreamConfig
+from pelton.client.blocking import connect_blocking
 from tests.cli.test_command_tree import commands
 from tests.copies.local import LocalServer
 from tests.ports import free_port
@@ -136,7 +136,7 @@ def _plain(parameter: click.Parameter, place: dict[str, str]) -> list[str]:
 
 def cases(place: dict[str, str]) -> Iterator[tuple[str, click.Command, list[str]]]:
     """Command lines: each with one hostile value."""
-    for path, command in commands(penstock):
+    for path, command in commands(pelton):
         plain = words_of(command, place)
         for each in command.params:
             if isinstance(each, click.Option) and (each.is_flag or each.hidden):
@@ -157,8 +157,8 @@ def cases(place: dict[str, str]) -> Iterator[tuple[str, click.Command, list[str]
 
 def common(place: dict[str, str]) -> Iterator[tuple[str, click.Command, list[str]]]:
     """The options of all commands, with one that asks the server."""
-    command = dict(commands(penstock))["stream info"]
-    for each in penstock.params:
+    command = dict(commands(pelton))["stream info"]
+    for each in pelton.params:
         if isinstance(each, click.Option) and not each.is_flag:
             for value in VALUES:
                 yield "stream info", command, ["S", f"{each.opts[-1]}={place.get(value, value)}"]
@@ -187,7 +187,7 @@ def tried(path: str, command: click.Command, words: list[str]) -> str:
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MOST)
     try:
         if is_parsed_only(path):
-            top = penstock.make_context("penstock", ["--no-context", "x"])
+            top = pelton.make_context("pelton", ["--no-context", "x"])
             top.obj = top.obj or Session(**{k: v for k, v in top.params.items() if k != "form"})
             with command.make_context(path, words, parent=top):
                 pass
@@ -218,7 +218,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("EDITOR", "true")
-    monkeypatch.delenv("PENSTOCK_STORE", raising=False)
+    monkeypatch.delenv("PELTON_STORE", raising=False)
     monkeypatch.chdir(work)
     before = signal.signal(signal.SIGALRM, alarm)
     yield {
@@ -241,7 +241,7 @@ def _try(place: dict[str, str], many: int, monkeypatch: pytest.MonkeyPatch) -> N
         for path, command, words in drawn:
             monkeypatch.setattr(sys, "stdin", nothing)
             if text := tried(path, command, words):
-                line = f"penstock {path} {' '.join(words)!r}"
+                line = f"pelton {path} {' '.join(words)!r}"
                 faults[line if len(line) < 200 else line[:200] + "…"] = text
     assert not faults, "\n".join(f"{line}\n    {text}" for line, text in faults.items())
 

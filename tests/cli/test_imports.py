@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 HEAVY = (
     *("asyncio", "concurrent.futures", "multiprocessing", "unittest", "email", "http.client"),
     *("rich", "numpy", "pyarrow", "duckdb", "pyspark", "yaml", "cbor2"),
-    *("penstock.client.aio", "penstock.engine", "penstock.server", "penstock.embedded"),
-    *("penstock.store", "penstock.spark", "penstock.sql", "penstock.apply", "penstock.plgd"),
+    *("pelton.client.aio", "pelton.engine", "pelton.server", "pelton.embedded"),
+    *("pelton.store", "pelton.spark", "pelton.sql", "pelton.apply", "pelton.plgd"),
 )
 # What only commands of buckets, object stores and groups need.
 BUCKETS = ("objects.store", "groups.managing", "keyvalue.config")
@@ -38,7 +38,7 @@ COMMANDS = (
 BUCKET_COMMANDS = ("kv ls", "object ls")
 CODE = """
 import contextlib, io, json, sys
-from penstock.cli.__main__ import main
+from pelton.cli.__main__ import main
 parts, url = json.load(sys.stdin)
 found = {}
 for heavy, command in ((heavy, command) for heavy, commands in parts for command in commands):
@@ -55,7 +55,7 @@ json.dump(found, sys.stdout)
 
 def test_frequent_commands_load_no_more_than_they_need(peer: ServerProcess, unique: str) -> None:
     commands = [each.replace("NAME", unique) for each in COMMANDS]
-    lighter = (*HEAVY, *(f"penstock.client.{name}" for name in BUCKETS))
+    lighter = (*HEAVY, *(f"pelton.client.{name}" for name in BUCKETS))
     parts = ((lighter, commands), (HEAVY, BUCKET_COMMANDS))
     ran = subprocess.run(
         [sys.executable, "-c", CODE],

@@ -1,4 +1,4 @@
-"""``penstock kv`` against every server there is."""
+"""``pelton kv`` against every server there is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.kv.dump import read_values
-from penstock.cli.output import payload
-from penstock.client import connect_blocking
+from pelton.cli.kv.dump import read_values
+from pelton.cli.output import payload
+from pelton.client import connect_blocking
 from tests import copies
 from tests.proxies import running_proxy
 
@@ -84,7 +84,7 @@ def test_values_are_put_got_and_deleted(at: Run, bucket: str) -> None:
     missing = at("kv", "get", bucket, "a.b")
     assert (missing.status, missing.err) == (
         1,
-        f"penstock: bucket {bucket} has no value of key a.b\n",
+        f"pelton: bucket {bucket} has no value of key a.b\n",
     )
     history = at("kv", "history", bucket, "a.b", "--json").json
     assert [each["operation"] for each in history] == ["PUT", "PUT", "PUT", "DEL"]
@@ -153,13 +153,13 @@ def test_a_wait_that_ends_without_a_connection_is_an_error(
         ran = at("-s", proxy.url, "kv", "watch", bucket, "--wait", "1s")
     assert proxy.lost
     assert (ran.status, ran.out) == (1, "")
-    assert f"penstock: cannot connect to {proxy.url}" in ran.err
+    assert f"pelton: cannot connect to {proxy.url}" in ran.err
     assert "without a connection" in ran.err.splitlines()[-1]
 
 
 def test_a_watch_follows_changes(peer: ServerProcess, at: Run, bucket: str) -> None:
     at("kv", "put", bucket, "k", "first")
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "kv", "watch", bucket]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "kv", "watch", bucket]
     child = copies.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert json.loads(child.stdout.readline())["data"] == "first"

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.live.event_texts import TEXTS, cloud_event, facts_of, line_of, title_of
-from penstock.cli.live.hosts import HostNames
-from penstock.cli.live.latency import distribution
-from penstock.cli.live.top import COLUMNS, SORTS, Snapshots, seconds_of
-from penstock.cli.live.trace import complete, lines_of, tree_of
-from penstock.cli.live.traffic import kind_of
+from pelton.cli.live.event_texts import TEXTS, cloud_event, facts_of, line_of, title_of
+from pelton.cli.live.hosts import HostNames
+from pelton.cli.live.latency import distribution
+from pelton.cli.live.top import COLUMNS, SORTS, Snapshots, seconds_of
+from pelton.cli.live.trace import complete, lines_of, tree_of
+from pelton.cli.live.traffic import kind_of
 from tests import copies
 from tests.cli.terminal import Terminal
 from tests.nats_clusters import running_cluster, wait_until_ready
@@ -62,7 +62,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @contextmanager
 def background(*words: object, marker: str, environment: dict[str, str]) -> Iterator[Any]:
     """A command in the background, from the time that it says the marker on stderr."""
-    command = [sys.executable, "-m", "penstock.cli", *(str(each) for each in words)]
+    command = [sys.executable, "-m", "pelton.cli", *(str(each) for each in words)]
     running = copies.Popen(
         command,
         env={**os.environ, **environment},
@@ -152,7 +152,7 @@ def test_events_out_of_a_stream(at: Run, unique: str) -> None:
 def test_connects_are_events_of_the_server(url: str) -> None:
     environment = {"NATS_URL": url, **ADMIN}
     with background("events", "-n", 2, marker="AUTH.ERR", environment=environment) as running:
-        copies.run([sys.executable, "-m", "penstock.cli", "-s", url, "rtt"], check=True)
+        copies.run([sys.executable, "-m", "pelton.cli", "-s", url, "rtt"], check=True)
         out, _ = running.communicate(timeout=60)
     assert "Client connected\n" in out
     assert "Client disconnected\n" in out
@@ -233,7 +233,7 @@ def test_answers_become_a_tree_in_any_order() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("nats-server" not in available_servers(), reason="needs nats-server")
 def test_a_trace_goes_through_a_cluster(cli: Run, unique: str) -> None:
-    from penstock.client import connect_blocking
+    from pelton.client import connect_blocking
 
     with running_cluster() as cluster:
         first, second = (node.url for node in list(cluster.nodes.values())[:2])
@@ -247,7 +247,7 @@ def test_a_trace_goes_through_a_cluster(cli: Run, unique: str) -> None:
         lines = ran.out.splitlines()
         assert any(line.startswith('--> Router "n2"') for line in lines), lines
         assert any(line.startswith('    Router "n1"') for line in lines), lines
-        assert any(line.startswith('    --C Client "penstock"') for line in lines), lines
+        assert any(line.startswith('    --C Client "pelton"') for line in lines), lines
         told = cli("-s", first, "latency", "--server-b", second, "--duration", "200ms", "--json")
         assert (told.json["publish_server"], told.json["subscribe_server"]) == ("n1", "n2")
 
@@ -323,7 +323,7 @@ def test_top_without_a_terminal(url: str, cli: Run, monkeypatch: pytest.MonkeyPa
         once = cli("top", "bertha", "--once", "--sort", sort, "--subs")
         assert once.status == 0, once.err
         assert once.out.startswith("Server bertha ")
-        assert "penstock" in once.out
+        assert "pelton" in once.out
     two = cli("top", "-r", 2, "-d", 0.1, "--json").lines
     assert [each["server"]["name"] for each in two] == ["bertha", "bertha"]
     assert two[1]["connections"][0]["rates"]["out_msgs"] > 0
@@ -476,7 +476,7 @@ def test_a_stream_is_read_with_direct_gets(at: Run, unique: str) -> None:
 
 def test_messages_are_counted_by_subscription(at: Run, peer: ServerProcess, unique: str) -> None:
     words = ("sub", f"{unique}.>", f"{unique}.a", "--report-subscriptions", "-n", 3, "--json")
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words)]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, *map(str, words)]
     running = copies.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         while running.poll() is None:
@@ -510,7 +510,7 @@ def test_the_protocol_is_shown_without_secrets(at: Run, unique: str) -> None:
 def test_events_of_an_import_have_another_prefix(at: Run, peer: ServerProcess, unique: str) -> None:
     words = ("--js-event-prefix", f"{unique}.events", "events", "--js-advisory")
     more = ("--no-srv-advisory", "-n", 1, "--json")
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, words + more)]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, *map(str, words + more)]
     running = copies.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         while running.poll() is None:

@@ -1,4 +1,4 @@
-"""``penstock pub``, ``sub``, ``req`` and ``reply``, against every server; and the templates."""
+"""``pelton pub``, ``sub``, ``req`` and ``reply``, against every server; and the templates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.messages.templates import filled, random_letters
-from penstock.client import connect_blocking
+from pelton.cli.messages.templates import filled, random_letters
+from pelton.client import connect_blocking
 from tests import copies
 from tests.proxies import running_proxy
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @contextmanager
 def running(peer: ServerProcess, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A command in its own process, ended behind the block; it says on stderr when it listens."""
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, *map(str, arguments)]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, *map(str, arguments)]
     child = copies.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -50,7 +50,7 @@ def running(peer: ServerProcess, *arguments: object) -> Iterator[subprocess.Pope
 def test_lines_templates_and_counts(at: Run, unique: str) -> None:
     assert at("stream", "add", unique, "--subjects", f"{unique}.>").status == 0
     none = at("stream", "view", unique)
-    assert (none.status, none.err) == (1, f"penstock: stream {unique} has no message\n")
+    assert (none.status, none.err) == (1, f"pelton: stream {unique} has no message\n")
     lines = at("pub", "-J", "--send-on", "newline", f"{unique}.{{{{Count}}}}", stdin=b"a\nb\r\nc")
     assert lines.out.count("stored in") == 3
     view = at("stream", "view", unique, "-j").lines
@@ -155,7 +155,7 @@ def test_a_wait_that_ends_without_a_connection_is_an_error(
         ran = at("-s", proxy.url, "sub", unique, "--wait", "1s")
     assert proxy.lost
     assert (ran.status, ran.out) == (1, "")
-    assert f"penstock: cannot connect to {proxy.url}" in ran.err
+    assert f"pelton: cannot connect to {proxy.url}" in ran.err
     assert "without a connection" in ran.err.splitlines()[-1]
 
 

@@ -1,4 +1,4 @@
-"""``penstock object`` against every server there is."""
+"""``pelton object`` against every server there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import connect_blocking
+from pelton.client import connect_blocking
 from tests import copies
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_store_from_birth_to_death(at: Run, peer: ServerProcess, unique: str) 
 
 
 def test_files_go_there_and_back(at: Run, bucket: str) -> None:
-    seed = int(os.environ.get("PENSTOCK_SEED", "7"))
+    seed = int(os.environ.get("PELTON_SEED", "7"))
     data = random.Random(seed).randbytes(300_000)
     source = Path("folder/file.bin")
     source.parent.mkdir()
@@ -101,7 +101,7 @@ def test_files_go_there_and_back(at: Run, bucket: str) -> None:
     }
     assert at("object", "ls", bucket, "-n", "--deleted", "--json").json == [str(source), "t"]
     missing = at("object", "get", bucket, "t")
-    assert (missing.status, missing.err) == (1, f"penstock: bucket '{bucket}' has no object 't'\n")
+    assert (missing.status, missing.err) == (1, f"pelton: bucket '{bucket}' has no object 't'\n")
 
 
 def test_nothing_is_replaced_without_a_question(at: Run, bucket: str) -> None:
@@ -136,7 +136,7 @@ def test_a_watch_shows_what_is_there_and_what_changes(
     at: Run, peer: ServerProcess, bucket: str
 ) -> None:
     at("object", "put", bucket, "--name", "a", stdin=b"xy")
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "object", "watch", bucket]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "object", "watch", bucket]
     child = copies.Popen([*command, "--json", "-n", "2"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert json.loads(child.stdout.readline())["name"] == "a"
@@ -156,7 +156,7 @@ def test_a_terminal_gets_a_progress_bar(at: Run, peer: ServerProcess, bucket: st
     Path("f").write_bytes(bytes(1 << 20))
     for words in (("put", bucket, "f"), ("get", bucket, "f", "-f")):
         parent, child = pty.openpty()
-        command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "object", *words]
+        command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "object", *words]
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
         process = copies.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env)
         os.close(child)

@@ -62,7 +62,7 @@ def test_what_is_not_permitted_is_said_at_once(running: Configured, cli: Run, us
         ran = cli("--timeout", "60s", "-s", url, *line.split())
         assert (ran.status, ran.out) == (1, ""), line
         assert "Permissions Violation for " in ran.err, line
-        assert ran.err.splitlines()[-1].startswith("penstock: Permissions"), line
+        assert ran.err.splitlines()[-1].startswith("pelton: Permissions"), line
     assert time.monotonic() - begun < 60
 
 
@@ -74,6 +74,6 @@ def test_a_server_without_jetstream_says_so(kind: str, cli: Run, tmp_path: Path)
                 continue
             ran = cli("-s", f"nats://127.0.0.1:{server.ports['port']}", *line.split())
             assert (ran.status, ran.out) == (1, ""), line
-            assert (
-                ran.err == "penstock: the server does not offer JetStream (start it with -js)\n"
-            ), line
+            assert ran.err == "pelton: the server does not offer JetStream (start it with -js)\n", (
+                line
+            )

@@ -1,12 +1,12 @@
-"""``penstock pipeline`` without a JVM: check, status, init, and what is wrong before a run."""
+"""``pelton pipeline`` without a JVM: check, status, init, and what is wrong before a run."""
 
 import json
 import os
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.pipeline.children import Children
+from pelton.cli.__main__ import main
+from pelton.pipeline.children import Children
 
 FILE = """\
 pipeline: shop
@@ -45,7 +45,7 @@ def test_every_problem_is_a_line(file, capsys):
         assert main(["pipeline", command, str(file)]) == 1
         err = capsys.readouterr().err.splitlines()
         assert len(err) == 4, err
-        assert all(line.startswith(f"penstock: {file}:") for line in err)
+        assert all(line.startswith(f"pelton: {file}:") for line in err)
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path, capsys):
@@ -111,6 +111,6 @@ def test_check_has_sql_read_by_spark(file, capsys):
     )
     assert main(["pipeline", "check", str(file)]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"penstock: {file}:5: sinks.table: where: [PARSE_SYNTAX_ERROR]")
+    assert line.startswith(f"pelton: {file}:5: sinks.table: where: [PARSE_SYNTAX_ERROR]")
     assert line.endswith("in: id is nott null")
     assert main(["pipeline", "check", "--no-sql", str(file)]) == 0

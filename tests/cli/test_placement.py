@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.placement import MARK, take_connection_options
-from penstock.cli.streams.balancing import Led, moves
-from penstock.cli.tree import penstock, servers
+from pelton.cli.placement import MARK, take_connection_options
+from pelton.cli.streams.balancing import Led, moves
+from pelton.cli.tree import pelton, servers
 from tests.cli.test_command_tree import commands
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def test_options_of_a_verb_stand_before_it(at: Run, unique: str, words: tuple[st
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("stream", "--nonsense", "ls"), "No such option '--nonsense'; see penstock stream --help"),
-        (("stream", "--config", "ls"), "No such option '--config'; see penstock stream --help"),
+        (("stream", "--nonsense", "ls"), "No such option '--nonsense'; see pelton stream --help"),
+        (("stream", "--config", "ls"), "No such option '--config'; see pelton stream --help"),
         (("stream", "--names=yes", "ls"), "No such option '--names'"),
         (("stream", "--", "--names", "ls"), "No such command '--names'"),
         (("stream", "--subject", "a", "lst"), "No such option '--subject'"),
@@ -106,10 +106,10 @@ def test_options_of_groups_of_servers(bertha: WithSystem, cli: Run) -> None:
 
 def test_no_command_loses_an_option_to_a_copy() -> None:
     """A copy is added only for letters that the command has not, and is seen by nobody."""
-    for path, command in commands(penstock):
+    for path, command in commands(pelton):
         if path.split()[0] in ("server", "run") and path.count(" ") == 0:
             continue
-        take_connection_options(command, penstock)
+        take_connection_options(command, pelton)
         letters = Counter(
             each
             for option in command.params

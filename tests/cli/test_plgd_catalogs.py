@@ -10,19 +10,19 @@ from typing import Any
 import click
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pyiceberg.utils.config import Config
 
-from penstock.cli.plgd.lakes import lake_of
-from penstock.plgd.report import Scope, open_tables
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.maintaining import look_after
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.folders import CATALOG, NOTE
-from penstock.plgd.tables.opening import dataset
-from penstock.spark.tables.maintenance import Plan
-from penstock.spark.tables.places import TableError
+from pelton.cli.plgd.lakes import lake_of
+from pelton.plgd.report import Scope, open_tables
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.maintaining import look_after
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.folders import CATALOG, NOTE
+from pelton.plgd.tables.opening import dataset
+from pelton.spark.tables.maintenance import Plan
+from pelton.spark.tables.places import TableError
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_resuming import BUSY, SETTINGS, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of

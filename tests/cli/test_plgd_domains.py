@@ -1,4 +1,4 @@
-"""`penstock --domain hub plgd ...`: everything is in the JetStream of the hub, on the other side of a leaf node."""
+"""`pelton --domain hub plgd ...`: everything is in the JetStream of the hub, on the other side of a leaf node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.plgd.alerting import back_to, watch_of
-from penstock.cli.session import Session
-from penstock.client.base.models import StreamConfig
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.live import changed_twins, key_of
-from penstock.plgd.tables.conditions import Bounds
+from pelton.cli.plgd.alerting import back_to, watch_of
+from pelton.cli.session import Session
+from pelton.client.base.models import StreamConfig
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.live import changed_twins, key_of
+from pelton.plgd.tables.conditions import Bounds
 from tests.client.test_keyvalue_domains import leaf, wait_for_hub
 from tests.plgd.spark.test_live import SETTINGS, take
 from tests.plgd.test_tables_truth import FAULTS, run_of

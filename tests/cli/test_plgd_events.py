@@ -1,4 +1,4 @@
-"""``penstock plgd fleet, publish, decode, reconcile, gateway`` as their users run them."""
+"""``pelton plgd fleet, publish, decode, reconcile, gateway`` as their users run them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.plgd.codec import Envelope
-from penstock.plgd.gateway import BlockingGatewayClient, ClientTls
-from penstock.plgd.store import SqliteStore
-from penstock.plgd.store.mongo import MongoStore
+from pelton.plgd.codec import Envelope
+from pelton.plgd.gateway import BlockingGatewayClient, ClientTls
+from pelton.plgd.store import SqliteStore
+from pelton.plgd.store.mongo import MongoStore
 from tests.certificates import Authority
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.plgd import vectors
@@ -62,7 +62,7 @@ def test_a_fleet_is_made_published_compared_and_repaired(here: Run) -> None:
     without = here("plgd", "publish", "e.jsonl")
     assert (without.status, without.err) == (
         1,
-        "penstock: there is no stream EVENTS: penstock stream add EVENTS --subjects 'plgd.>'\n",
+        "pelton: there is no stream EVENTS: pelton stream add EVENTS --subjects 'plgd.>'\n",
     )
     first = here("plgd", "publish", "e.jsonl", "--create", "--json").json
     assert first["published"] == made.json["delivered"]
@@ -149,7 +149,7 @@ def test_events_are_printed_for_people_and_programs(here: Run) -> None:
         ("decode --stream EVENTS x", 2, "excludes"),
         ("decode --stream EVENTS --filter nope", 2, "no filter 'nope'; there are all, owner"),
         ("decode missing.jsonl", 1, "cannot read missing.jsonl"),
-        ("decode --stream NONE", 1, "penstock stream add NONE --subjects 'plgd.>'"),
+        ("decode --stream NONE", 1, "pelton stream add NONE --subjects 'plgd.>'"),
         ("publish missing.jsonl", 1, "cannot read missing.jsonl"),
         ("fleet --devices -1", 2, "must not be negative"),
         ("fleet --hub 3", 2, "a version such as"),
@@ -202,7 +202,7 @@ def test_a_gateway_gives_back_what_the_stream_lost(
     own = authority.server()
     Path("keys.json").write_text(issuer.key_set())
     Path("token").write_text(issuer.token(owner) + "\n")
-    command = [sys.executable, "-m", "penstock.cli", "plgd", "gateway", "--store", "s.db", "--json"]
+    command = [sys.executable, "-m", "pelton.cli", "plgd", "gateway", "--store", "s.db", "--json"]
     command += [
         "--listen",
         "127.0.0.1:0",
@@ -262,4 +262,4 @@ def test_a_store_in_mongodb_is_the_truth_as_well(here: Run) -> None:
         assert by_file == by_url
         assert by_url["summary"]["missing"] > 0
     down = here("plgd", "reconcile", "--store", f"{mongod.url}?serverSelectionTimeoutMS=200")
-    assert (down.status, down.err.startswith("penstock: MongoDB: ")) == (1, True)
+    assert (down.status, down.err.startswith("pelton: MongoDB: ")) == (1, True)

@@ -1,4 +1,4 @@
-"""``penstock plgd maintain``: tables of a hub stay what they are, with fewer files, or without old days."""
+"""``pelton plgd maintain``: tables of a hub stay what they are, with fewer files, or without old days."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import ChangedTable, Lake
-from penstock.plgd.spark.maintaining import look_after
-from penstock.plgd.spark.resuming import finish_last_batch
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.schemas import Way
-from penstock.spark.tables.maintenance import Plan
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.lake import ChangedTable, Lake
+from pelton.plgd.spark.maintaining import look_after
+from pelton.plgd.spark.resuming import finish_last_batch
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.schemas import Way
+from pelton.spark.tables.maintenance import Plan
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_resuming import BUSY, SETTINGS, Killed, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -27,7 +27,7 @@ Run = Callable[..., Any]
 KINDS = [Lake, IcebergLake]
 MAINTAIN = """
 import contextlib, io, json, pathlib, sys
-from penstock.cli.__main__ import main
+from pelton.cli.__main__ import main
 folder, end = sys.argv[1:]
 while not pathlib.Path(end).exists():
     told = io.StringIO()
@@ -167,8 +167,8 @@ def test_a_batch_that_was_cut_short_is_made_whole_long_after(
             take(lake, part, number)
     with pytest.raises(Killed):
         take(lake, parts[2], 2, 7)
-    monkeypatch.setattr("penstock.spark.tables.maintenance.LEAST_KEEP_HOURS", 0)
-    monkeypatch.setattr("penstock.spark.iceberg.maintenance.LEAST_KEEP_HOURS", 0)
+    monkeypatch.setattr("pelton.spark.tables.maintenance.LEAST_KEEP_HOURS", 0)
+    monkeypatch.setattr("pelton.spark.iceberg.maintenance.LEAST_KEEP_HOURS", 0)
     done = {each.name: each for each in look_after(lake, Plan(keep_hours=0), None)}
     assert [each.error for each in done.values() if each.error] == []
     assert done["events"].report.compacted > 0

@@ -1,4 +1,4 @@
-"""``penstock plgd run --gateway-store``: server, stream, pipeline and gateway in one command."""
+"""``pelton plgd run --gateway-store``: server, stream, pipeline and gateway in one command."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from penstock.cli.plgd import beside
-from penstock.cli.plgd.going_on import Interval, alone_on
-from penstock.client.blocking import connect_blocking
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.gateway import BlockingGatewayClient
-from penstock.plgd.store import SqliteStore
-from penstock.testing import LocalServer
+from pelton.cli.plgd import beside
+from pelton.cli.plgd.going_on import Interval, alone_on
+from pelton.client.blocking import connect_blocking
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.gateway import BlockingGatewayClient
+from pelton.plgd.store import SqliteStore
+from pelton.testing import LocalServer
 from tests.plgd.tokens import Issuer
 from tests.ports import free_port
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Ran]
 
-PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+PELTON = [sys.executable, "-m", "pelton.cli"]
 FLEET = ["--devices", "3", "--for", "5m", "--seed", "3"]
 
 
@@ -91,7 +91,7 @@ def test_the_server_of_this_machine_is_used(
         ran = cli("plgd", "run", "lake", "--port", port)
     assert ran.status == 1
     assert f"using the server that runs on nats://127.0.0.1:{port}" in ran.err
-    assert "there is no stream EVENTS: penstock stream add EVENTS" in ran.err
+    assert "there is no stream EVENTS: pelton stream add EVENTS" in ran.err
     assert not Path("lake/hub").exists()
 
 
@@ -143,7 +143,7 @@ def test_two_runs_do_not_work_on_one_folder(
 def test_one_command_serves_keeps_and_answers(tmp_path: Path) -> None:
     config = FleetConfig(devices=3, duration_s=300, seed=3)
     made = subprocess.run(
-        [*PENSTOCK, "plgd", "fleet", *FLEET, "-o", "e.jsonl", "--store", "s.db"],
+        [*PELTON, "plgd", "fleet", *FLEET, "-o", "e.jsonl", "--store", "s.db"],
         cwd=tmp_path,
         capture_output=True,
         check=False,
@@ -157,7 +157,7 @@ def test_one_command_serves_keeps_and_answers(tmp_path: Path) -> None:
     words = ["--json", "plgd", "run", "lake", "--port", str(port), "--buckets", "1"]
     words += ["--alerts", "ALERTS", "--gateway-store", "s.db", "--gateway-jwks", "k"]
     words += ["--gateway-listen", "127.0.0.1:0", "--gateway-plaintext"]
-    process = subprocess.Popen([*PENSTOCK, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*PELTON, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         heard = line_of(process)
         assert heard["event"] == "listening"

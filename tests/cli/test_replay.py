@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.streams.comparing import (
+from pelton.cli.streams.comparing import (
     CHANGED,
     EXTRA,
     MISSING,
@@ -20,14 +20,14 @@ from penstock.cli.streams.comparing import (
     by_order,
     by_seq,
 )
-from penstock.cli.streams.replaying import Rhythm
-from penstock.client import StreamConfig, StreamSource, connect_blocking
+from pelton.cli.streams.replaying import Rhythm
+from pelton.client import StreamConfig, StreamSource, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client import BlockingJetStream
+    from pelton.client import BlockingJetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran

@@ -1,4 +1,4 @@
-"""``penstock schema`` and ``penstock errors``: schemas beside what servers answer, and files of errors."""
+"""``pelton schema`` and ``pelton errors``: schemas beside what servers answer, and files of errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.codec import JsonError, decode_request, encode
-from penstock.api.schemas import problems, schema_of
-from penstock.api.streams import StreamConfig
-from penstock.cli.schemas import known
-from penstock.client import connect_blocking
+from pelton.api.codec import JsonError, decode_request, encode
+from pelton.api.schemas import problems, schema_of
+from pelton.api.streams import StreamConfig
+from pelton.cli.schemas import known
+from pelton.client import connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""``penstock stream find`` and ``search``, and schedules of ``penstock pub``."""
+"""``pelton stream find`` and ``search``, and schedules of ``pelton pub``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.streams.searching import _path_test, steps_of
-from penstock.client import StoredMessage, StreamConfig, connect_blocking
+from pelton.cli.streams.searching import _path_test, steps_of
+from pelton.client import StoredMessage, StreamConfig, connect_blocking
 from tests.ways import length
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``penstock server config reload`` and ``penstock server account`` with every server there is."""
+"""``pelton server config reload`` and ``pelton server account`` with every server there is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import connect_blocking
-from penstock.errors import PenstockError
+from pelton.client import connect_blocking
+from pelton.errors import PeltonError
 from tests.peers import available_servers
 from tests.server.configured import configured
 
@@ -45,7 +45,7 @@ def test_a_server_reads_its_configuration_again(
     with configured(kind, CONFIG % tmp_path) as running:
         address = f"127.0.0.1:{running.ports['port']}"
         monkeypatch.setenv("NATS_URL", f"nats://admin:secret@{address}")
-        with pytest.raises(PenstockError):
+        with pytest.raises(PeltonError):
             connect_blocking(f"nats://new:secret@{address}").close()
         text = running.config.read_text()
         running.write(text.replace("user: bob", "user: new"))
@@ -58,9 +58,9 @@ def test_a_server_reads_its_configuration_again(
         running.write(text.replace("listen:", "nonsense_key:"))
         broken = cli("server", "config", "reload", "bertha", "-f")
         assert (broken.status, broken.out) == (1, "")
-        assert broken.err.startswith("penstock: bertha: ")
+        assert broken.err.startswith("pelton: bertha: ")
         gone = cli("--timeout", "1s", "server", "config", "reload", "gone", "-f")
-        assert (gone.status, gone.err) == (1, "penstock: no server gone answers\n")
+        assert (gone.status, gone.err) == (1, "pelton: no server gone answers\n")
 
 
 @pytest.mark.parametrize("kind", available_servers())

@@ -1,4 +1,4 @@
-"""``penstock server cluster`` and the reports of clusters, with three nats-servers."""
+"""``pelton server cluster`` and the reports of clusters, with three nats-servers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.client import connect_blocking
-from penstock.errors import PenstockError
+from pelton.client import connect_blocking
+from pelton.errors import PeltonError
 from tests.peers import command_of, free_port
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_connections_are_balanced(
         moved = cli(*words, "--force", "--json").json
         assert moved["moved"] == 4
         for client in clients:
-            with contextlib.suppress(PenstockError):
+            with contextlib.suppress(PeltonError):
                 client.rtt()  # lets those that were disconnected notice
         until(lambda: all(client.rtt() > 0 for client in clients))
         assert sum(counts()) == 6
@@ -195,7 +195,7 @@ def copies_are_compared(cli: Run, system: str, streams: int) -> None:
     none = cli(*words, "stream-check", "--unsynced", "--json")
     assert (none.status, none.json) == (0, [])
     short = cli(*words, "stream-check", "--expected", 4, "--stream", "S0", "--timeout", "1s")
-    assert (short.status, short.err) == (1, "penstock: 3 servers of 4 answer\n")
+    assert (short.status, short.err) == (1, "pelton: 3 servers of 4 answer\n")
     printed = cli(*words, "request", "jetstream", "--all", "--raft").out
     for verb in ("stream-check", "consumer-check"):
         again = cli("server", verb, "--stdin", "--json", stdin=printed.encode())

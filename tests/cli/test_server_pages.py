@@ -1,4 +1,4 @@
-"""``penstock server request`` and ``report`` over the system account of every server there is."""
+"""``pelton server request`` and ``report`` over the system account of every server there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.client import connect_blocking
+from pelton.client import connect_blocking
 from tests import copies
 from tests.cli.test_server_reports import CONFIG
 from tests.copies.local import LocalServer
@@ -206,7 +206,7 @@ def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
     config.write_text("accounts { $SYS { users: [ { user: admin, password: secret } ] } }\n")
     with LocalServer(options=["-c", str(config)]) as server:
         url = server.url.replace("://", "://admin:secret@")
-        words = [sys.executable, "-m", "penstock.cli", "-s", url, "--timeout", "500ms", "server"]
+        words = [sys.executable, "-m", "pelton.cli", "-s", url, "--timeout", "500ms", "server"]
         words += ["watch", "servers", "--interval", "50ms", "--json"]
         with copies.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
             assert watching.stdout is not None

@@ -1,4 +1,4 @@
-"""``penstock server ping``, ``ls`` and ``info`` over the system account of every server there is."""
+"""``pelton server ping``, ``ls`` and ``info`` over the system account of every server there is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_servers_are_asked_over_the_system_account(
         assert graph.startswith(f"{pinged['id']}  bertha  rtt=")
         assert "1 answers: fastest" in graph
         short = cli("--timeout", "1s", "server", "ping", "2")
-        assert (short.status, short.err) == (1, "penstock: 1 servers are missing\n")
+        assert (short.status, short.err) == (1, "pelton: 1 servers are missing\n")
         for key in ("name", "conns", "sub", "mem", "cpu", "uptime", "rtt", "slow"):
             assert cli("server", "ls", "1", "--sort", key, "-R", "--json").json
         (listed,) = cli("--timeout", "5s", "server", "list", "--json").json
@@ -67,4 +67,4 @@ def test_servers_are_asked_over_the_system_account(
             assert "system account" in ran.err
             assert ran.err.count("\n") == 1
     assert "Commands" not in cli("server", "--help").out  # that of the program
-    assert cli("server", "ping", "--help").out.startswith("Usage: penstock server ping")
+    assert cli("server", "ping", "--help").out.startswith("Usage: pelton server ping")

@@ -1,4 +1,4 @@
-"""``penstock server passwd``, ``mappings``, ``generate`` and ``run``."""
+"""``pelton server passwd``, ``mappings``, ``generate`` and ``run``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.server.tools import bcrypt_hash
-from penstock.client import connect_blocking
-from penstock.engine.base.transforms import parse
-from penstock.errors import PenstockError
-from penstock.server.auth.passwords import check_bcrypt
+from pelton.cli.server.tools import bcrypt_hash
+from pelton.client import connect_blocking
+from pelton.engine.base.transforms import parse
+from pelton.errors import PeltonError
+from pelton.server.auth.passwords import check_bcrypt
 from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import available_servers, command_of, free_port
@@ -259,7 +259,7 @@ def test_a_server_for_trying_things_out(tmp_path: Path) -> None:
         "XDG_DATA_HOME": str(tmp_path / "data"),
     }
     contexts = tmp_path / "config" / "nats" / "context"
-    words = [sys.executable, "-m", "penstock.cli"]
+    words = [sys.executable, "-m", "pelton.cli"]
 
     def ask(*arguments: str) -> str:
         done = copies.run(
@@ -305,7 +305,7 @@ def test_a_server_that_joins_others(kind: str, tmp_path: Path) -> None:
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "XDG_DATA_HOME": str(tmp_path / "data"),
     }
-    words = [sys.executable, "-m", "penstock.cli"]
+    words = [sys.executable, "-m", "pelton.cli"]
     hub = """listen: 127.0.0.1:@port
         authorization { users: [ { user: "hu b", password: "pass:word" } ] }
         leafnodes { listen: "127.0.0.1:@leaf" }"""
@@ -343,7 +343,7 @@ def test_a_server_that_joins_others(kind: str, tmp_path: Path) -> None:
                 while True:  # until the leaf node knows of the subscription
                     other.publish("from.edge", b"hello")
                     other.rtt()
-                    with contextlib.suppress(PenstockError):
+                    with contextlib.suppress(PeltonError):
                         assert subscription.next(timeout=0.2).data == b"hello"
                         break
                     assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""``penstock server watch api requests``, ``stream-check`` and ``consumer-check``, ``check exporter``."""
+"""``pelton server watch api requests``, ``stream-check`` and ``consumer-check``, ``check exporter``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.cli.server.api_requests import Counter, parts
-from penstock.cli.server.check_report import Metric, Report, exposition
-from penstock.cli.server.copies import _consumer_state, _stream_state, judged
-from penstock.client import StreamConfig, connect_blocking
+from pelton.cli.server.api_requests import Counter, parts
+from pelton.cli.server.check_report import Metric, Report, exposition
+from pelton.cli.server.copies import _consumer_state, _stream_state, judged
+from pelton.client import StreamConfig, connect_blocking
 from tests import copies
 from tests.certificates import Authority
 from tests.cli.terminal import Terminal
@@ -80,7 +80,7 @@ def test_requests_are_followed(bertha: WithSystem, cli: Run, unique: str) -> Non
     command = [
         sys.executable,
         "-m",
-        "penstock.cli",
+        "pelton.cli",
         *words,
         "--interval",
         "100ms",
@@ -223,7 +223,7 @@ def test_metrics_of_one_name_stand_together() -> None:
 def exported(config: Path, *more: object, context: ssl.SSLContext | None = None) -> str:
     """What a running exporter serves."""
     words = ["server", "check", "exporter", "--config", config, "--port", 0, *more]
-    command = [sys.executable, "-m", "penstock.cli", *(str(each) for each in words)]
+    command = [sys.executable, "-m", "pelton.cli", *(str(each) for each in words)]
     with copies.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         try:

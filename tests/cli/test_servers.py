@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.client import connect_blocking
+from pelton.cli.__main__ import main
+from pelton.client import connect_blocking
 from tests import copies
 from tests.certificates import Authority
 from tests.copies.local import LocalServer
@@ -115,7 +115,7 @@ def test_tls_by_options_and_by_the_environment(
     text = f"""listen: 127.0.0.1:@port
         tls {{ cert_file: "{server.cert_file}", key_file: "{server.key_file}"
                ca_file: "{authority.ca_file}", verify: true, handshake_first: true }}"""
-    with configured("penstock", text) as running:
+    with configured("pelton", text) as running:
         url = f"nats://localhost:{running.ports['port']}"
         base = ["-s", url, "--timeout", "5s"]
         options = ["--tlsca", authority.ca_file, "--tlsfirst"]
@@ -136,7 +136,7 @@ def test_tls_by_options_and_by_the_environment(
 def test_sub_goes_on_after_a_restart_of_the_server() -> None:
     with LocalServer(options=["-m", "-1"]) as server:
         child = copies.Popen(
-            [sys.executable, "-m", "penstock.cli", "-s", server.url, "sub", "a", "-n", "2", "-r"],
+            [sys.executable, "-m", "pelton.cli", "-s", server.url, "sub", "a", "-n", "2", "-r"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -153,7 +153,7 @@ def test_sub_goes_on_after_a_restart_of_the_server() -> None:
             server.wait_ready()
         assert child.wait(30) == 0
         told = child.stderr.read().decode()
-        assert f"penstock: connected to {server.url} again" in told
+        assert f"pelton: connected to {server.url} again" in told
         child.stdout.close()
         child.stderr.close()
 

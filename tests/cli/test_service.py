@@ -1,4 +1,4 @@
-"""``penstock service`` against every server there is."""
+"""``pelton service`` against every server there is."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def serve(peer: ServerProcess, unique: str) -> Iterator[Serve]:
-    """Start ``penstock service serve`` with the unique name; it answers when this returns."""
+    """Start ``pelton service serve`` with the unique name; it answers when this returns."""
     children: list[subprocess.Popen[str]] = []
 
     def begin(*options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "service", "serve", unique]
+        command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "service", "serve", unique]
         child = copies.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         children.append(child)
         assert child.stdout is not None
@@ -115,7 +115,7 @@ def test_a_command_that_fails_is_an_error(at: Run, serve: Serve, unique: str) ->
 
 
 def test_the_log_of_requests_is_json_lines(peer: ServerProcess, at: Run, unique: str) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "service", "serve", unique]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "service", "serve", unique]
     options = ["--response", "yes", "--json", "-n", "1"]
     with copies.Popen([*command, *options], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

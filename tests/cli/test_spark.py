@@ -1,4 +1,4 @@
-"""``penstock spark watch``: messages as lines, as JSON, as rows of a table."""
+"""``pelton spark watch``: messages as lines, as JSON, as rows of a table."""
 
 import json
 import threading
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.__main__ import main
-from penstock.cli.spark.watch import COLUMNS, Queries, line_of, parse_message
-from penstock.client import connect_blocking
-from penstock.testing import LocalServer
+from pelton.cli.__main__ import main
+from pelton.cli.spark.watch import COLUMNS, Queries, line_of, parse_message
+from pelton.client import connect_blocking
+from pelton.testing import LocalServer
 
 PROGRESS = {
     "event": "progress",

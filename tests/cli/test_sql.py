@@ -1,4 +1,4 @@
-"""``penstock sql``: formats, kinds of tables, following, publishing back, failures."""
+"""``pelton sql``: formats, kinds of tables, following, publishing back, failures."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pytest
 from google.protobuf import descriptor_pb2
 from pyarrow import parquet
 
-from penstock.cli.sql import query
-from penstock.client import (
+from pelton.cli.sql import query
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
     StreamConfig,
     connect_blocking,
 )
-from penstock.sql.live import LiveSource
+from pelton.sql.live import LiveSource
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
 from tests.sql.sources import in_folder
@@ -35,8 +35,8 @@ from tests.ways import skip_other_servers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingJetStream
-    from penstock.core.bulk.columns import Columns
+    from pelton.client import BlockingJetStream
+    from pelton.core.bulk.columns import Columns
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -326,7 +326,7 @@ def test_what_duckdb_cannot_know_is_said(
     wrong = at("sql", f'select * from "{orders}:a..b"')
     assert (wrong.status, wrong.err) == (
         2,
-        f'penstock: "{orders}:a..b": a..b cannot be a subject\n',
+        f'pelton: "{orders}:a..b": a..b cannot be a subject\n',
     )
 
 
@@ -336,10 +336,10 @@ def test_a_stream_that_is_deleted_while_it_is_followed(
     def gone(_: float) -> None:
         js.delete_stream(orders)
 
-    monkeypatch.setattr("penstock.cli.sql.query.time", SimpleNamespace(sleep=gone))
+    monkeypatch.setattr("pelton.cli.sql.query.time", SimpleNamespace(sleep=gone))
     ran = at("sql", f"select seq from {orders}", "--follow", "--format", "csv")
     assert ran.out.splitlines() == ["seq", *map(str, range(1, 8))]
-    said = f"penstock: stream {orders} is not there any more\n"
+    said = f"pelton: stream {orders} is not there any more\n"
     assert (ran.status, ran.err) == (1, said)
 
 
@@ -354,7 +354,7 @@ def test_ctrl_c_while_the_database_opens_is_no_error(
                 signal.raise_signal(signal.SIGINT)
             raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("penstock.sql.database.duckdb.connect", Interrupted)
+    monkeypatch.setattr("pelton.sql.database.duckdb.connect", Interrupted)
     assert at("sql", "select 1").status == 130
 
 
@@ -395,7 +395,7 @@ def test_ctrl_c_within_a_scan_ends_the_query(
     read = LiveSource.read
     monkeypatch.setattr(LiveSource, "read", interrupted)
     # as if DuckDB was told before the query began, which forgets it
-    monkeypatch.setattr("penstock.cli.sql.interrupting._telling", contextlib.nullcontext)
+    monkeypatch.setattr("pelton.cli.sql.interrupting._telling", contextlib.nullcontext)
     query = f"select a.seq from {_ENDLESS}, {orders} a where x.range + y.range < -a.seq"
     assert at("sql", query).status == 130
 

@@ -1,4 +1,4 @@
-"""``penstock store``: what it prints, as text and as JSON, and its exit statuses."""
+"""``pelton store``: what it prints, as text and as JSON, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.core.log.store_lock import FolderLock
+from pelton.cli.__main__ import main
+from pelton.core.log.store_lock import FolderLock
 from tests.store.stores import (
     flip,
     make_encrypted_stream,
@@ -254,12 +254,12 @@ def test_backups(run: Run, tmp_path: Path) -> None:
 def test_what_can_not_be_done_has_its_own_status(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    monkeypatch.delenv("PENSTOCK_STORE", raising=False)
+    monkeypatch.delenv("PELTON_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
     make_stream(tmp_path / "store", count=3)
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
-    assert err.startswith("penstock: ")
+    assert err.startswith("pelton: ")
     assert err.count("\n") == 1
 
 
@@ -364,7 +364,7 @@ def test_an_encrypted_stream_is_repaired_with_its_key(
     folder = make_encrypted_stream(tmp_path)
     next((folder / "log").glob("*01.idx")).unlink()
     assert run("repair", tmp_path)[0] == 1
-    monkeypatch.setenv("PENSTOCK_STORE_KEY", "a key that is long enough")
+    monkeypatch.setenv("PELTON_STORE_KEY", "a key that is long enough")
     before = tree(folder)
     status, out, err = run("repair", tmp_path)
     assert (status, err) == (0, "")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.client import (
+from pelton.cli.__main__ import main
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client import BlockingJetStream
+    from pelton.client import BlockingJetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -254,7 +254,7 @@ def test_old_messages_are_there(cli: Run, tmp_path: Path) -> None:
 
 
 def _age_s(info: Any) -> float:
-    from penstock.api.times import parse_time
+    from pelton.api.times import parse_time
 
     return (time.time_ns() - parse_time(info["state"]["last_ts"])) / 1e9
 
@@ -295,12 +295,12 @@ def test_an_encrypted_folder(cli: Run, tmp_path: Path, monkeypatch: pytest.Monke
     for place in (store, tmp_path / "b"):
         locked = cli("stream", "view", "S", "--store", place)
         assert (locked.status, "encrypted" in locked.err) == (1, True), locked
-        monkeypatch.setenv("PENSTOCK_STORE_KEY", key)
+        monkeypatch.setenv("PELTON_STORE_KEY", key)
         ran = cli("stream", "view", "S", "--store", place, "--json")
         assert [each["data"] for each in ran.lines] == ["secret"]
-        monkeypatch.setenv("PENSTOCK_STORE_KEY", "another key of thirty-two bytes.")
+        monkeypatch.setenv("PELTON_STORE_KEY", "another key of thirty-two bytes.")
         assert cli("stream", "view", "S", "--store", place).status == 1
-        monkeypatch.delenv("PENSTOCK_STORE_KEY")
+        monkeypatch.delenv("PELTON_STORE_KEY")
 
 
 def test_an_earlier_backup(cli: Run, tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_a_folder_at_a_terminal(server: LocalServer) -> None:
         terminal.expect("Messages: 5")
         assert terminal.status() == 0
     with Terminal("sql", "--store", server.store) as terminal:
-        terminal.expect("penstock>")
+        terminal.expect("pelton>")
         terminal.press("select 40 + count(*) as n from W;\r")
         terminal.expect("45")
         terminal.expect("1 row from 5 messages")

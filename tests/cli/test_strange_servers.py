@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.nkeys import USER, encode_seed, format_credentials
+from pelton.nkeys import USER, encode_seed, format_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

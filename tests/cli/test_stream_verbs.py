@@ -1,4 +1,4 @@
-"""``penstock stream``: add, edit, copy, seal; report, subjects, gaps, graph; get, view, rmm."""
+"""``pelton stream``: add, edit, copy, seal; report, subjects, gaps, graph; get, view, rmm."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.streams.graphs import bars
-from penstock.cli.streams.reports import runs
+from pelton.cli.streams.graphs import bars
+from pelton.cli.streams.reports import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_a_stream_out_of_a_file_and_back(at: Run, stream: str, tmp_path: Path) -
     assert (ran.status, json.loads(other.read_text())["max_age"]) == (0, 86_400_000_000_000)
     file.write_text('{"name": "X", "subject": ["x"]}')
     ran = at("stream", "add", "--config", file)
-    said = f'penstock: {file}:1:15: unknown key "subject"; did you mean "subjects"?\n'
+    said = f'pelton: {file}:1:15: unknown key "subject"; did you mean "subjects"?\n'
     assert (ran.status, ran.err) == (2, said)
     file.write_text('{"name": "X", "max_age": "soon"}')
     ran = at("stream", "add", "--config", file)

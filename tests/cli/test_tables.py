@@ -1,12 +1,12 @@
-"""``penstock tables maintain`` as a user runs it."""
+"""``pelton tables maintain`` as a user runs it."""
 
 import json
 
 import pytest
 
-from penstock.cli.__main__ import main
-from penstock.spark.tables.commits import Tables
-from penstock.spark.tables.places import place
+from pelton.cli.__main__ import main
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.places import place
 from tests.spark.tables_help import sequences, write_of
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def command(peer: ServerProcess, *words: object) -> list[str]:
     """The words of a command line."""
-    return [sys.executable, "-m", "penstock.cli", "-s", peer.url, *(str(each) for each in words)]
+    return [sys.executable, "-m", "pelton.cli", "-s", peer.url, *(str(each) for each in words)]
 
 
 def filled(at: Run, unique: str) -> str:
@@ -171,7 +171,7 @@ def test_questions_at_a_terminal(at: Run, peer: ServerProcess, unique: str) -> N
     with Terminal("-s", peer.url, "stream", "add", unique) as screen:
         screen.expect("(--subjects)")
         screen.send(f"{unique}.>")
-        while "penstock stream add" not in screen.shown:
+        while "pelton stream add" not in screen.shown:
             text = screen.shown
             screen.send("")
             deadline = time.monotonic() + 60
@@ -228,7 +228,7 @@ def test_without_a_terminal_nothing_is_asked(
     )
     assert (ran.returncode, ran.stdout) == (2, ""), ran
     assert ran.stderr.count("\n") == 1
-    assert ran.stderr.startswith("penstock: ")
+    assert ran.stderr.startswith("pelton: ")
 
 
 def test_colour_only_at_a_terminal(made: str, peer: ServerProcess) -> None:
@@ -301,7 +301,7 @@ def test_the_place_of_a_mistake_in_sql_is_marked_at_a_terminal(
     with Terminal("-s", peer.url, "sql", "select * form X") as screen:
         screen.expect("select * form X\n")
         screen.expect("^")
-        screen.expect("penstock: Parser Error")
+        screen.expect("pelton: Parser Error")
         assert screen.status() == 2
     ran = copies.run(
         command(peer, "sql", "select * form X"), capture_output=True, text=True, check=False
@@ -338,7 +338,7 @@ def test_reasons_of_the_system_have_no_numbers(tmp_path: Path, peer: ServerProce
 )
 def test_ctrl_c_ends_at_once_while_the_server_is_away(cli: Run, words: tuple[str, ...]) -> None:
     """Nothing waits for a server that does not answer: the time-out is longer than the test's patience."""
-    with running_server("penstock") as server:
+    with running_server("pelton") as server:
         for bucket in (("kv", "add", "b"), ("object", "add", "o")):
             assert cli("-s", server.url, *bucket).status == 0
         with Terminal("-s", server.url, "--timeout", "120s", *words) as screen:
@@ -351,7 +351,7 @@ def test_ctrl_c_ends_at_once_while_the_server_is_away(cli: Run, words: tuple[str
 
 
 def test_a_lost_connection_is_told_once(cli: Run) -> None:
-    with running_server("penstock") as server:
+    with running_server("pelton") as server:
         assert (
             cli("-s", server.url, "stream", "add", "S", "--subjects", "s", "--defaults").status == 0
         )
@@ -374,7 +374,7 @@ def test_a_lost_connection_is_told_once(cli: Run) -> None:
 
 def test_files_of_tls_that_cannot_be_used_are_named(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_text("")
-    with running_server("penstock") as server:
+    with running_server("pelton") as server:
         address = server.url.replace("nats://", "tls://")
         for options, says in (
             (("--tlsca", tmp_path / "none.pem"), "none.pem: No such file"),
@@ -393,7 +393,7 @@ def test_files_of_tls_that_cannot_be_used_are_named(cli: Run, tmp_path: Path) ->
 
 def test_only_the_names_of_facts_are_dim_and_a_bare_table_says_so() -> None:
     code = (
-        "from penstock.cli.output import print_facts, print_table;"
+        "from pelton.cli.output import print_facts, print_table;"
         "print_facts('A', [('Name', 'value')]); print_table(('X',), [])"
     )
     primary, secondary = pty.openpty()

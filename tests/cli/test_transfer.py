@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import StreamConfig, connect_blocking
+from pelton.client import StreamConfig, connect_blocking
 from tests import copies
 from tests.ways import length
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock.client import BlockingJetStream
+    from pelton.client import BlockingJetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -229,7 +229,7 @@ def test_a_killed_import_goes_on(
     seed = random.randrange(1 << 30)
     print("seed", seed)
     draw = random.Random(seed)
-    command = [sys.executable, "-m", "penstock.cli", "-s", peer.url, "stream", "import", unique]
+    command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "stream", "import", unique]
     deadline = time.monotonic() + 120
     kills = 0
     while True:

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, Timeout
+from pelton.errors import PeltonError, Timeout
 from tests.client.shells import connected, wait_for
 from tests.ways import SEED
 
@@ -41,7 +41,7 @@ def calling(call: Callable[[], object]) -> None:
     def done() -> bool:
         try:
             call()
-        except PenstockError:
+        except PeltonError:
             return False
         return True
 
@@ -103,7 +103,7 @@ class Program:
         while True:
             try:
                 return call()
-            except PenstockError as error:
+            except PeltonError as error:
                 self.retries += 1
                 if time.monotonic() > deadline:
                     raise AssertionError("no leader in time") from error

@@ -2,7 +2,7 @@
 
 ``@pytest.mark.needs("allow_msg_ttl")`` on a test, or in the ``pytestmark`` of a file, leaves it out on a server
 that is older; the reason names the feature. So the suite runs against each nats-server that the client works
-with: ``PENSTOCK_TEST_SERVERS=nats-server NATS_SERVER=/path/to/nats-server pytest tests/client``.
+with: ``PELTON_TEST_SERVERS=nats-server NATS_SERVER=/path/to/nats-server pytest tests/client``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client.plans.needs import NEEDS
+from pelton.client.plans.needs import NEEDS
 from tests.peers import version_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.client import connect, connect_blocking
-from penstock.client.base.steps import Awaits
+from pelton.client import connect, connect_blocking
+from pelton.client.base.steps import Awaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock.testing
-from penstock.client import (
+import pelton.testing
+from pelton.client import (
     Base64Keys,
     Base64Values,
     ConsumerConfig,
@@ -29,8 +29,8 @@ from penstock.client import (
     StaticGroupConfig,
     StreamConfig,
 )
-from penstock.client.base.arguments import rule_of
-from penstock.errors import PenstockError, StreamSealed
+from pelton.client.base.arguments import rule_of
+from pelton.errors import PeltonError, StreamSealed
 from tests.client.shells import SHELLS, connected
 from tests.ways import length
 
@@ -97,7 +97,7 @@ class Handle:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Any]:
-    with penstock.testing.broker() as each:
+    with pelton.testing.broker() as each:
         yield each
 
 
@@ -117,10 +117,10 @@ def calls(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
 def is_told(error: BaseException) -> bool:
     """Whether the client itself raises the error, on purpose."""
     # Python's own error says best that text has half of a surrogate pair
-    if isinstance(error, PenstockError | UnicodeEncodeError):
+    if isinstance(error, PeltonError | UnicodeEncodeError):
         return True
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if "/penstock/" in frame.filename:
+        if "/pelton/" in frame.filename:
             line = linecache.getline(frame.filename, frame.lineno or 0).strip()
             return isinstance(error, TypeError | ValueError | RuntimeError) and line.startswith(
                 "raise "
@@ -151,10 +151,10 @@ def arguments(
 
 def wrongs() -> Iterator[tuple[str, str, str, Any]]:
     """(class, call, parameter, value of a wrong kind) for each parameter with a rule."""
-    import penstock.client
+    import pelton.client
 
     for kind in ("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"):
-        for name, signature in calls(getattr(penstock.client, kind)):
+        for name, signature in calls(getattr(pelton.client, kind)):
             for parameter in signature.parameters.values():
                 if rule_of(str(parameter.annotation)) is not None:
                     yield kind, name, parameter.name, object()

@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import (
+from pelton.client import (
     AuthenticationError,
     ConnectionClosed,
     InvalidSubject,
     PayloadTooLarge,
-    PenstockError,
+    PeltonError,
     Status,
 )
-from penstock.client.base.addresses import parse_servers
-from penstock.client.base.steps import Dial, Sleep
-from penstock.client.protocol import events
-from penstock.client.protocol.connection import Connection
-from penstock.client.protocol.options import Options
-from penstock.client.session.attempts import Attempts
-from penstock.errors import ServerError
+from pelton.client.base.addresses import parse_servers
+from pelton.client.base.steps import Dial, Sleep
+from pelton.client.protocol import events
+from pelton.client.protocol.connection import Connection
+from pelton.client.protocol.options import Options
+from pelton.client.session.attempts import Attempts
+from pelton.errors import ServerError
 from tests.client.shells import connected, wait_for
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def closing(*farewells: bytes) -> Iterator[tuple[str, list[float]]]:
 
 def use(client: Any) -> None:
     """Let a client work, whatever happens to its connection."""
-    with suppress(PenstockError):
+    with suppress(PeltonError):
         client.flush(timeout=0.5)
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.interest import Interest
-from penstock.client.base.message import BaseMessage
-from penstock.client.jetstream.batches import AtomicNumbers, FastFlow, check_staged
-from penstock.core.protocol.wire import decode_headers
-from penstock.errors import ApiError, BatchEnded, ProtocolError
+from pelton.client.base.interest import Interest
+from pelton.client.base.message import BaseMessage
+from pelton.client.jetstream.batches import AtomicNumbers, FastFlow, check_staged
+from pelton.core.protocol.wire import decode_headers
+from pelton.errors import ApiError, BatchEnded, ProtocolError
 
 
 @given(st.integers(1, 30), st.integers(1, 9))

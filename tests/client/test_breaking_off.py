@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import connect, connect_blocking
-from penstock.errors import ConnectionClosed
+from pelton.client import connect, connect_blocking
+from pelton.errors import ConnectionClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

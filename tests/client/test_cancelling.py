@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect
+from pelton.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator

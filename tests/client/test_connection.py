@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.addresses import Server, TlsOptions
-from penstock.client.base.message import BaseMessage
-from penstock.client.protocol.connection import Connection, State
-from penstock.client.protocol.events import (
+from pelton.client.base.addresses import Server, TlsOptions
+from pelton.client.base.message import BaseMessage
+from pelton.client.protocol.connection import Connection, State
+from pelton.client.protocol.events import (
     Connected,
     Disconnected,
     Ended,
@@ -23,8 +23,8 @@ from penstock.client.protocol.events import (
     ServerComplaint,
     TlsRequired,
 )
-from penstock.client.protocol.options import Options
-from penstock.errors import (
+from pelton.client.protocol.options import Options
+from pelton.errors import (
     AuthenticationError,
     ConnectError,
     ConnectionClosed,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     ConsumerEvent,
     ObjectStoreConfig,
@@ -20,8 +20,8 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.base.steps import RETRY_S
-from penstock.errors import (
+from pelton.client.base.steps import RETRY_S
+from pelton.errors import (
     CallbackFailed,
     ConsumerBusy,
     ConsumerNotFound,
@@ -34,7 +34,7 @@ from tests.client.shells import connected, wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingMessage, Message
+    from pelton.client import BlockingMessage, Message
     from tests.peers import ServerProcess
 
 COUNT = 200

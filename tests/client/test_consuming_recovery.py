@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
-from penstock.errors import (
+from pelton.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
+from pelton.errors import (
     ConnectionClosed,
     ConsumerDeleted,
     ConsumerNotFound,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import ContextError, Options, TlsOptions, connect, connect_blocking
-from penstock.client.base.addresses import parse_servers
-from penstock.client.protocol.contexts import context_names, options_of
-from penstock.client.protocol.options import make_options
+from pelton.client import ContextError, Options, TlsOptions, connect, connect_blocking
+from pelton.client.base.addresses import parse_servers
+from pelton.client.protocol.contexts import context_names, options_of
+from pelton.client.protocol.options import make_options
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import nkeys
-from penstock.client import Options, connect, connect_blocking
-from penstock.client.protocol.credentials import CredentialsError, signed_fields
-from penstock.client.protocol.info import ServerInfo, connect_line
-from penstock.errors import AuthenticationError
+from pelton import nkeys
+from pelton.client import Options, connect, connect_blocking
+from pelton.client.protocol.credentials import CredentialsError, signed_fields
+from pelton.client.protocol.info import ServerInfo, connect_line
+from pelton.errors import AuthenticationError
 from tests.client.test_live_secured import echoes
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, configured
@@ -124,16 +124,16 @@ def test_a_creds_file(kind: str, echo: Any, tmp_path: Path) -> None:
 def test_the_command_line(kind: str, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from penstock.cli.tree import penstock
+    from pelton.cli.tree import pelton
 
     creds = tmp_path / "u.creds"
     creds.write_text(nkeys.format_credentials(user_jwt(), USER.seed))
     with configured(kind, tmp_path, signed.config(account_jwt())) as server:
         run = CliRunner().invoke(
-            penstock, ["-s", server.url, "--creds", str(creds), "pub", "a", "text"]
+            pelton, ["-s", server.url, "--creds", str(creds), "pub", "a", "text"]
         )
         assert run.exit_code == 0, run.output
-        run = CliRunner().invoke(penstock, ["-s", server.url, "pub", "a", "text"])
+        run = CliRunner().invoke(pelton, ["-s", server.url, "pub", "a", "text"])
         assert run.exit_code != 0
         assert "Authorization Violation" in str(run.exception)
 

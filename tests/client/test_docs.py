@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.client
-import penstock.embedded
-import penstock.testing
-from penstock.client import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
+import pelton.client
+import pelton.embedded
+import pelton.testing
+from pelton.client import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,10 +66,10 @@ def test_the_reference_has_every_public_name_with_an_explanation() -> None:
     """Each name of the package is on one page; none of its calls is left without a word."""
     pages = [page.read_text() for page in sorted(ROOT.glob("docs/reference/api-client-*.md"))]
     named = [name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)]
-    public = {name for name in penstock.client.__all__ if not name.startswith("Blocking")}
-    public |= {*penstock.testing.__all__, *penstock.embedded.__all__}
+    public = {name for name in pelton.client.__all__ if not name.startswith("Blocking")}
+    public |= {*pelton.testing.__all__, *pelton.embedded.__all__}
     assert public == set(named)
-    blocking = {name for name in penstock.client.__all__ if name.startswith("Blocking")}
+    blocking = {name for name in pelton.client.__all__ if name.startswith("Blocking")}
     assert blocking == {found for page in pages for found in re.findall(r"`(Blocking\w+)`", page)}
     bare = [
         found
@@ -83,11 +83,11 @@ def test_the_reference_has_every_public_name_with_an_explanation() -> None:
 
 def test_every_handle_has_an_example() -> None:
     """In the docstring of each class that both shells have; what it shows is Python."""
-    for name in penstock.client.__all__:
+    for name in pelton.client.__all__:
         if not name.startswith("Blocking"):
             continue
         for each in (name, name.removeprefix("Blocking")):
-            text = inspect.getdoc(getattr(penstock.client, each)) or ""
+            text = inspect.getdoc(getattr(pelton.client, each)) or ""
             _, found, example = text.partition("::\n\n")
             assert found, f"{each} has no example"
             margin = re.match(" *", example)[0]  # type: ignore[index]  # it always matches
@@ -116,7 +116,7 @@ def example_of(name: str, thing: object) -> str:
 @pytest.fixture(scope="module")
 def world() -> Iterator[dict[str, Any]]:
     """What the examples of values use: a client and some of what it can have."""
-    with penstock.testing.broker(port=0) as broker, broker.connect_blocking(timeout=30) as nc:
+    with pelton.testing.broker(port=0) as broker, broker.connect_blocking(timeout=30) as nc:
         js = nc.jetstream()
         for name, more in (("ORDERS", {}), ("VOTES", {"allow_msg_counter": True})):
             subjects = [f"{name.lower()}.>"]
@@ -127,15 +127,15 @@ def world() -> Iterator[dict[str, Any]]:
             js.publish("orders.new", b"42 bolts")
         bucket = js.create_key_value(KeyValueConfig(bucket="settings"))
         store = js.create_object_store(ObjectStoreConfig(bucket="reports"))
-        names = {name: getattr(penstock.client, name) for name in penstock.client.__all__}
-        names |= {"penstock": penstock, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
-        names |= {"LocalServer": penstock.testing.LocalServer, "url": broker.url}
+        names = {name: getattr(pelton.client, name) for name in pelton.client.__all__}
+        names |= {"pelton": pelton, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
+        names |= {"LocalServer": pelton.testing.LocalServer, "url": broker.url}
         yield {**names, "nc": nc, "js": js, "bucket": bucket, "store": store}
 
 
 def values() -> Iterator[tuple[str, object]]:
     """Public classes and functions that no shell has of its own."""
-    for module in (penstock.client, penstock.testing, penstock.embedded):
+    for module in (pelton.client, pelton.testing, pelton.embedded):
         for name in module.__all__:
             thing = getattr(module, name)
             shells = f"Blocking{name.removeprefix('Blocking')}" in module.__all__

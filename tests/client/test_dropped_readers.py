@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
@@ -24,7 +24,7 @@ from tests.client.shells import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient, Client
+    from pelton.client import BlockingClient, Client
     from tests.peers import ServerProcess
 
 MESSAGES = 20

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.api import ConsumerConfig as WireConsumerConfig
-from penstock.api import StreamConfig as WireStreamConfig
-from penstock.api import decode_response, encode
-from penstock.client import (
+from pelton.api import ConsumerConfig as WireConsumerConfig
+from pelton.api import StreamConfig as WireStreamConfig
+from pelton.api import decode_response, encode
+from pelton.client import (
     ConsumerConfig,
     Nanoseconds,
     Options,
     StreamConfig,
     connect_blocking,
 )
-from penstock.client.base import models
-from penstock.client.base.durations import to_moment, to_nanoseconds, to_seconds
-from penstock.client.base.models import StreamConsumerLimits, StreamSource
+from pelton.client.base import models
+from pelton.client.base.durations import to_moment, to_nanoseconds, to_seconds
+from pelton.client.base.models import StreamConsumerLimits, StreamSource
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess

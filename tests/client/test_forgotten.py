@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.testing
-from penstock.client import KeyValueConfig, ServiceConfig, StreamConfig, connect, connect_blocking
+import pelton.testing
+from pelton.client import KeyValueConfig, ServiceConfig, StreamConfig, connect, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ async def plainly(entered: Any) -> None:
 
 def test_a_with_that_lacks_its_async_is_told() -> None:
     async def program() -> None:
-        async with penstock.testing.server() as nc:
+        async with pelton.testing.server() as nc:
             things = [make(nc) for make in MADE]
             things += [
                 await nc.subscribe("a"),
@@ -53,7 +53,7 @@ def test_a_with_that_has_an_async_too_many_is_told() -> None:
         async for _ in items:
             pass
 
-    with penstock.testing.server_blocking() as nc:
+    with pelton.testing.server_blocking() as nc:
         things = [make(nc) for make in MADE[1:]]
         things += [nc.subscribe("a"), nc.add_service(ServiceConfig(name="s", version="1.0.0"))]
         for each in things:
@@ -73,7 +73,7 @@ def test_the_wrong_one_of_the_two_clients_is_told() -> None:
         pass
     with pytest.raises(AttributeError, match=r"no 'publish' before.*nc = await connect"):
         connect().publish("a", b"")  # type: ignore[attr-defined]  # checkers say it themselves
-    with penstock.testing.broker(port=0) as broker:
+    with pelton.testing.broker(port=0) as broker:
         client = connect_blocking(broker.url)
         with pytest.raises(TypeError, match=r"with connect_blocking.*async with connect"):
             asyncio.run(plainly(client))
@@ -81,12 +81,12 @@ def test_the_wrong_one_of_the_two_clients_is_told() -> None:
 
 
 def test_a_server_of_a_test_in_the_wrong_block_is_told() -> None:
-    both = r"async with penstock.testing.server\(\).*with penstock.testing.server_blocking\(\)"
-    with pytest.raises(TypeError, match=both), penstock.testing.server():
+    both = r"async with pelton.testing.server\(\).*with pelton.testing.server_blocking\(\)"
+    with pytest.raises(TypeError, match=both), pelton.testing.server():
         pass
     with pytest.raises(TypeError, match=r"server_blocking\(\) as nc`, or `async with"):
-        asyncio.run(plainly(penstock.testing.server_blocking()))
-    for make in (penstock.testing.server, penstock.testing.server_blocking):
+        asyncio.run(plainly(pelton.testing.server_blocking()))
+    for make in (pelton.testing.server, pelton.testing.server_blocking):
         with pytest.raises(AttributeError, match="is no client, but gives one: write `"):
             getattr(make(), "publish")  # noqa: B009  # checkers say it themselves
 
@@ -96,7 +96,7 @@ def test_an_argument_that_nobody_awaited_is_told() -> None:
         return "a"
 
     async def program() -> None:
-        async with penstock.testing.server() as nc:
+        async with pelton.testing.server() as nc:
             with pytest.raises(TypeError, match=r"subject is text, not coroutine .*: await it$"):
                 await nc.publish(text(), b"")  # type: ignore[arg-type]  # that is the mistake
             with pytest.raises(TypeError, match=r"callback is a function, .*: give it without"):

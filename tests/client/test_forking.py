@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import BlockingClient, ConnectionClosed, connect, connect_blocking
+from pelton.client import BlockingClient, ConnectionClosed, connect, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     ElasticGroupConfig,
     GroupChanged,
@@ -23,8 +23,8 @@ from penstock.client import (
     StreamConfig,
     StreamInfo,
 )
-from penstock.client.groups.config import GroupConfig, decode, key_of
-from penstock.client.groups.partitions import (
+from pelton.client.groups.config import GroupConfig, decode, key_of
+from pelton.client.groups.partitions import (
     assignments,
     filters_of,
     member_consumer,

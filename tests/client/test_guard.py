@@ -3,7 +3,7 @@
 import signal
 from types import FrameType
 
-from penstock.client.blocking.guard import Guard
+from pelton.client.blocking.guard import Guard
 
 
 class Interrupted(Exception):

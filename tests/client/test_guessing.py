@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect_blocking
-from penstock.client.base.tokens import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
-from penstock.client.blocking.bulk.columns import ColumnReader, read_range
-from penstock.client.blocking.bulk.rows import RowPublisher
-from penstock.client.blocking.bulk.stored import read_stored
-from penstock.core.bulk.publish_window import Column, Rows
+from pelton.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect_blocking
+from pelton.client.base.tokens import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
+from pelton.client.blocking.bulk.columns import ColumnReader, read_range
+from pelton.client.blocking.bulk.rows import RowPublisher
+from pelton.client.blocking.bulk.stored import read_stored
+from pelton.core.bulk.publish_window import Column, Rows
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig, connect, connect_blocking
-from penstock.client.protocol.protocol_lines import ProtocolLines
-from penstock.errors import ClientInUse, ConnectionClosed
+from pelton.client import ConsumerConfig, StreamConfig, connect, connect_blocking
+from pelton.client.protocol.protocol_lines import ProtocolLines
+from pelton.errors import ClientInUse, ConnectionClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
     from tests.peers import ServerProcess
 
 

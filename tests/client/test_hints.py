@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, ServiceConfig, StreamConfig
-from penstock.errors import ApiError, NoResponders, NotJetStreamMessage
+from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig
+from pelton.errors import ApiError, NoResponders, NotJetStreamMessage
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import connect, connect_blocking
-from penstock.client.base.addresses import Server
-from penstock.client.protocol.connection import Connection, State
-from penstock.client.protocol.info import ServerInfo
-from penstock.client.protocol.options import Options
-from penstock.errors import ConnectError, PayloadTooLarge, PenstockError
+from pelton.client import connect, connect_blocking
+from pelton.client.base.addresses import Server
+from pelton.client.protocol.connection import Connection, State
+from pelton.client.protocol.info import ServerInfo
+from pelton.client.protocol.options import Options
+from pelton.errors import ConnectError, PayloadTooLarge, PeltonError
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BROKEN = [
@@ -119,7 +119,7 @@ def test_addresses_that_are_none_do_not_end_the_client() -> None:
         while nc.reconnects < 2:
             try:
                 nc.flush()
-            except PenstockError:
+            except PeltonError:
                 nc._ensure_open()
         assert nc.connected
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.message import BaseMessage
-from penstock.client.base.models import ConsumerConfig, ConsumerInfo
-from penstock.client.base.steps import Sleep, Until
-from penstock.client.consume.events import ConsumerEvent
-from penstock.client.consume.heartbeats import Heartbeats
-from penstock.client.consume.pulled import PullIntake
-from penstock.client.consume.requests import Asking, Sizes
-from penstock.client.jetstream.streams import Streams
+from pelton.client.base.message import BaseMessage
+from pelton.client.base.models import ConsumerConfig, ConsumerInfo
+from pelton.client.base.steps import Sleep, Until
+from pelton.client.consume.events import ConsumerEvent
+from pelton.client.consume.heartbeats import Heartbeats
+from pelton.client.consume.pulled import PullIntake
+from pelton.client.consume.requests import Asking, Sizes
+from pelton.client.jetstream.streams import Streams
 from tests.client.test_intake import Quiet
 
 INTERVAL_S = 2.0

@@ -19,7 +19,7 @@ import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         first = name.partition(".")[0]
-        known = first in sys.stdlib_module_names or first in ("penstock", "msgspec", "Cython")
+        known = first in sys.stdlib_module_names or first in ("pelton", "msgspec", "Cython")
         if not known and not first.startswith("__editable__"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -28,7 +28,7 @@ sys.meta_path.insert(0, Missing())
 
 CLIENT = """
 import asyncio
-from penstock.client import ConsumerConfig, StreamConfig, connect, connect_blocking
+from pelton.client import ConsumerConfig, StreamConfig, connect, connect_blocking
 
 with connect_blocking(sys.argv[1]) as nc:
     js = nc.jetstream()
@@ -45,7 +45,7 @@ assert asyncio.run(scenario()) == b"x"
 """
 
 SERVER = """
-from penstock.server.__main__ import main
+from pelton.server.__main__ import main
 sys.exit(main(["-a", "127.0.0.1", "-p", "-1"]))
 """
 
@@ -69,7 +69,7 @@ def test_a_client_needs_msgspec_alone(server: ServerProcess, unique: str) -> Non
 def test_a_server_says_what_it_lacks() -> None:
     done = run(SERVER)
     assert done.returncode == 1
-    assert "uvloop is not installed: pip install 'penstock[server]'" in done.stderr
+    assert "uvloop is not installed: pip install 'pelton[server]'" in done.stderr
     assert "Traceback" not in done.stderr
     named = {each.partition(">")[0] for each in PROJECT["optional-dependencies"]["server"]}
     assert {"uvloop", "prometheus-client", "tzdata"} <= named

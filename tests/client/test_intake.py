@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.addresses import Server
-from penstock.client.base.message import BaseMessage
-from penstock.client.base.models import ConsumerConfig, ConsumerInfo
-from penstock.client.consume.pulled import PullIntake
-from penstock.client.consume.requests import Asking, Sizes, size_of
-from penstock.client.jetstream.streams import Streams
-from penstock.client.protocol.options import Options
-from penstock.client.session.session import Session
-from penstock.errors import ConnectionLost
+from pelton.client.base.addresses import Server
+from pelton.client.base.message import BaseMessage
+from pelton.client.base.models import ConsumerConfig, ConsumerInfo
+from pelton.client.consume.pulled import PullIntake
+from pelton.client.consume.requests import Asking, Sizes, size_of
+from pelton.client.jetstream.streams import Streams
+from pelton.client.protocol.options import Options
+from pelton.client.session.session import Session
+from pelton.errors import ConnectionLost
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","headers":true,"max_payload":1048576}\r\nPONG\r\n'
 

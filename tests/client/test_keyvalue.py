@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.api import keyvalue as wire
-from penstock.api.subjects import AckSubject
-from penstock.client import (
+from pelton.api import keyvalue as wire
+from pelton.api.subjects import AckSubject
+from pelton.client import (
     Base64Keys,
     Base64Values,
     BlockingKeyValue,
@@ -33,11 +33,11 @@ from penstock.client import (
     SubjectTransform,
     TypedValues,
 )
-from penstock.client.jetstream.streams import Streams
-from penstock.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_value
-from penstock.client.keyvalue.config import config_of, prefixes, status_of
-from penstock.client.keyvalue.watching import Position
-from penstock.errors import (
+from pelton.client.jetstream.streams import Streams
+from pelton.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_value
+from pelton.client.keyvalue.config import config_of, prefixes, status_of
+from pelton.client.keyvalue.watching import Position
+from pelton.errors import (
     BadBucket,
     ConsumerDeleted,
     InvalidBucketName,

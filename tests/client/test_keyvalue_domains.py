@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ExternalStream, KeyValueConfig, StreamSource
-from penstock.errors import NoResponders
+from pelton.client import ExternalStream, KeyValueConfig, StreamSource
+from pelton.errors import NoResponders
 from tests.client.shells import connected
 from tests.peers import OLDEST, ServerProcess, available_servers
 from tests.ports import free_port

@@ -12,8 +12,8 @@ import pytest
 from nats.js import api
 from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 
-from penstock.client import Client, KeyValueConfig, StreamConfig, connect
-from penstock.errors import KeyExists, RevisionConflict
+from pelton.client import Client, KeyValueConfig, StreamConfig, connect
+from pelton.errors import KeyExists, RevisionConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client import KeyValueConfig
-from penstock.errors import KeyExists, RevisionConflict
+from pelton.client import KeyValueConfig
+from pelton.errors import KeyExists, RevisionConflict
 from tests.client.features import knows
 from tests.client.shells import SHELLS, connected
 from tests.ways import length

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.testing
-from penstock.client import KeyValueConfig, StreamConfig, connect, connect_blocking
-from penstock.client.keyvalue.many import ManyKeys
-from penstock.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
+import pelton.testing
+from pelton.client import KeyValueConfig, StreamConfig, connect, connect_blocking
+from pelton.client.keyvalue.many import ManyKeys
+from pelton.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def test_a_change_is_delivered_before_the_watch_is_read(
 
 def test_a_bucket_that_was_restored_is_told(shell: str) -> None:
     """It ends before what the watch has had; new values would come under sequences that were there."""
-    with penstock.testing.broker() as broker, connected(shell, broker.url) as client:
+    with pelton.testing.broker() as broker, connected(shell, broker.url) as client:
         bucket = client.jetstream().create_key_value(KeyValueConfig(bucket="b"))
         bucket.put("a", b"1")
         state = broker.snapshot()
@@ -288,7 +288,7 @@ def test_a_bucket_that_was_restored_is_told(shell: str) -> None:
 def test_an_ordered_reader_goes_on_behind_the_end_of_a_stream_that_was_restored(
     shell: str,
 ) -> None:
-    with penstock.testing.broker() as broker, connected(shell, broker.url) as client:
+    with pelton.testing.broker() as broker, connected(shell, broker.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"]))
         js.publish("s", b"1")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, connect_blocking
-from penstock.client.aio.consuming import Consumer
-from penstock.client.base.steps import RETRY_S
-from penstock.client.blocking.consuming import Consumer as BlockingConsumer
-from penstock.client.objects.models import meta_subject
-from penstock.errors import NoResponders, PullError
+from pelton.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, connect_blocking
+from pelton.client.aio.consuming import Consumer
+from pelton.client.base.steps import RETRY_S
+from pelton.client.blocking.consuming import Consumer as BlockingConsumer
+from pelton.client.objects.models import meta_subject
+from pelton.errors import NoResponders, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy
 

@@ -1,7 +1,7 @@
 """What a client has begun and broken off leaves nothing: no task, thread, socket, subscription, or consumer.
 
 Each use is repeated, and then as often again: between the two looks only what a bound allows may have grown.
-PENSTOCK_FULL=1 repeats some thousand times and subscribes a hundred thousand times.
+PELTON_FULL=1 repeats some thousand times and subscribes a hundred thousand times.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.testing
-from penstock.client import (
+import pelton.testing
+from pelton.client import (
     Client,
     ConsumerConfig,
     KeyValueConfig,
@@ -27,7 +27,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.errors import ConnectionLost
+from pelton.errors import ConnectionLost
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 from tests.ways import length
@@ -54,14 +54,14 @@ def earlier_objects() -> None:
     gc.freeze()
 
 
-def penstock_objects() -> Counter[str]:
-    """Objects of Penstock's classes, and what runs or is open."""
+def pelton_objects() -> Counter[str]:
+    """Objects of Pelton's classes, and what runs or is open."""
     for _ in range(3):
         gc.collect()
     found = Counter(
         type(each).__qualname__
         for each in gc.get_objects()
-        if str(type(each).__module__).startswith("penstock.")
+        if str(type(each).__module__).startswith("pelton.")
     )
     found["thread"] = threading.active_count()
     found["descriptor"] = len(os.listdir("/proc/self/fd"))
@@ -192,7 +192,7 @@ def test_cancelled_tasks_leave_nothing(server: ServerProcess, unique: str) -> No
                     assert nc._clock() < deadline, left
                     await asyncio.sleep(0.02)
                 await nc.flush()
-                looks.append((penstock_objects(), len(nc._connection.interests)))
+                looks.append((pelton_objects(), len(nc._connection.interests)))
             (before, interests_before), (after, interests) = looks
             assert not grown(before, after)
             assert interests - interests_before < GROWTH_MAX
@@ -205,7 +205,7 @@ def test_cancelled_tasks_leave_nothing(server: ServerProcess, unique: str) -> No
 def test_a_creation_that_comes_behind_its_removal() -> None:
     """As nats-server may carry them out; the answer to the creation is awaited no more."""
 
-    async def whole(broker: penstock.testing.Broker) -> None:
+    async def whole(broker: pelton.testing.Broker) -> None:
         async with broker.connect(timeout=60) as nc:
             js = nc.jetstream()
             bucket = await js.create_key_value(KeyValueConfig(bucket="b"))
@@ -220,7 +220,7 @@ def test_a_creation_that_comes_behind_its_removal() -> None:
             subjects = [each.subject for each in broker.published]
             assert sum(".CONSUMER.DELETE." in each for each in subjects) == 2
 
-    with penstock.testing.broker() as broker:
+    with pelton.testing.broker() as broker:
         asyncio.run(whole(broker))
 
 
@@ -305,7 +305,7 @@ def test_exceptions_in_blocking_code_leave_nothing(
     server: ServerProcess, unique: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
-        caplog.at_level(logging.CRITICAL, "penstock"),  # a record keeps the frames of its exception
+        caplog.at_level(logging.CRITICAL, "pelton"),  # a record keeps the frames of its exception
         connect_blocking(server.url, timeout=60) as admin,
         connect_blocking(server.url, timeout=60) as nc,
     ):
@@ -320,7 +320,7 @@ def test_exceptions_in_blocking_code_leave_nothing(
             gc.collect()
             nc.flush()
             wait_for(lambda: not left_behind(admin, unique))
-            looks.append((penstock_objects(), len(nc._connection.interests)))
+            looks.append((pelton_objects(), len(nc._connection.interests)))
         (before, interests_before), (after, interests) = looks
         assert not grown(before, after)
         assert interests - interests_before < GROWTH_MAX

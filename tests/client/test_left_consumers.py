@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     KeyValueConfig,
     ObjectStoreConfig,
     StaticGroupConfig,
     StreamConfig,
     connect_blocking,
 )
-from penstock.client.groups import watching
-from penstock.errors import Timeout
+from pelton.client.groups import watching
+from pelton.errors import Timeout
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.aio.transport import RECEIVE_BYTES, RECEIVE_BYTES_MAX, Link
-from penstock.client.base.addresses import Server
+from pelton.client.aio.transport import RECEIVE_BYTES, RECEIVE_BYTES_MAX, Link
+from pelton.client.base.addresses import Server
 
 
 class Ears:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, Message, Options, StreamConfig, connect
-from penstock.client.base.addresses import parse_servers
-from penstock.errors import (
+from pelton.client import ConsumerConfig, Message, Options, StreamConfig, connect
+from pelton.client.base.addresses import parse_servers
+from pelton.errors import (
     CallbackFailed,
     ConnectError,
     ConnectionClosed,
@@ -21,7 +21,7 @@ from penstock.errors import (
     NoResponders,
     OutputFull,
     PayloadTooLarge,
-    PenstockError,
+    PeltonError,
     PublishFailed,
     SlowConsumer,
     StreamNotFound,
@@ -33,8 +33,8 @@ from tests.peers import free_port
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.client import Client
-    from penstock.client.aio.jetstream import JetStream
+    from pelton.client import Client
+    from pelton.client.aio.jetstream import JetStream
     from tests.peers import ServerProcess
 
 
@@ -441,7 +441,7 @@ async def test_giving_up_closes_the_client(own_server: ServerProcess) -> None:
     with pytest.raises(ConnectionClosed, match="gave up reconnecting") as lost:
         _ = [message async for message in subscription]
     assert lost.value.subject == "a"
-    with pytest.raises(PenstockError, match=r"closed|lost"):
+    with pytest.raises(PeltonError, match=r"closed|lost"):
         await nc.flush()
     with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
         await nc.publish("a", b"x")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import StreamConfig, connect
-from penstock.errors import ApiError, BatchEnded, NoResponders, PayloadTooLarge, WrongLastSequence
+from pelton.client import StreamConfig, connect
+from pelton.errors import ApiError, BatchEnded, NoResponders, PayloadTooLarge, WrongLastSequence
 from tests.client.shells import connected
 from tests.client.test_live_aio import on_a_loop
 from tests.peers import OLDEST, available_servers, running_server
@@ -188,7 +188,7 @@ def test_ids_and_pings_in_batches(shell: str, server: ServerProcess, unique: str
 async def test_an_idle_fast_batch_stays_open(
     server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.client.aio.batches.KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr("pelton.client.aio.batches.KEEP_ALIVE_S", 0.02)
     async with connect(server.url) as client:
         js = client.jetstream()
         await js.create_stream(config(unique))

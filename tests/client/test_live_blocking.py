@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import ConsumerConfig, Options, StreamConfig, connect_blocking
-from penstock.client.base.addresses import parse_servers
-from penstock.client.blocking.bulk.columns import ColumnReader
-from penstock.client.blocking.sharing import GATHER_S
-from penstock.client.blocking.transport import Transport
-from penstock.errors import (
+from pelton.client import ConsumerConfig, Options, StreamConfig, connect_blocking
+from pelton.client.base.addresses import parse_servers
+from pelton.client.blocking.bulk.columns import ColumnReader
+from pelton.client.blocking.sharing import GATHER_S
+from pelton.client.blocking.transport import Transport
+from pelton.errors import (
     ConnectError,
     ConnectionClosed,
     ConnectionLost,
@@ -35,8 +35,8 @@ from tests.peers import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.client import BlockingClient
+    from pelton.client.blocking.jetstream import JetStream
     from tests.peers import ServerProcess
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConnectError,
     ConnectionClosed,
     NoResponders,
     Status,
     Timeout,
 )
-from penstock.client.base.addresses import Server, parse_servers
-from penstock.client.protocol.connection import Connection
-from penstock.client.protocol.options import Options
-from penstock.client.protocol.pool import ServerPool
+from pelton.client.base.addresses import Server, parse_servers
+from pelton.client.protocol.connection import Connection
+from pelton.client.protocol.options import Options
+from pelton.client.protocol.pool import ServerPool
 from tests.client.shells import connected
 from tests.peers import OLDEST, ServerProcess, available_servers, free_port, running_server
 from tests.ways import length

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import (
+from pelton.client import (
     ApiError,
     ConsumerConfig,
     InvalidSubject,
@@ -21,8 +21,8 @@ from penstock.client import (
     StreamSource,
     WrongStream,
 )
-from penstock.client.jetstream.counters import entry_of, number_of, text_of_number
-from penstock.client.jetstream.schedules import pattern_of
+from pelton.client.jetstream.counters import entry_of, number_of, text_of_number
+from pelton.client.jetstream.schedules import pattern_of
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

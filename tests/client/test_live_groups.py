@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     ConsumerExists,
     ConsumerNotFound,
@@ -33,7 +33,7 @@ from tests.client.shells import connected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import Client, ConsumerEvent, ElasticGroup, Message
+    from pelton.client import Client, ConsumerEvent, ElasticGroup, Message
     from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.needs("priority_groups")
@@ -363,7 +363,7 @@ def test_one_client_of_a_member_consumes_and_another_goes_on(
 
 MEMBER = """
 import asyncio, sys
-from penstock.client import ConsumerConfig, connect
+from pelton.client import ConsumerConfig, connect
 
 async def main(url, stream):
     async with connect(url) as client:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     Base64Keys,
     KeyValueConfig,
     PathKeys,
@@ -16,7 +16,7 @@ from penstock.client import (
     StreamSource,
     SubjectTransform,
 )
-from penstock.errors import (
+from pelton.errors import (
     BadBucket,
     BucketExists,
     BucketNotFound,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import penstock.client
-from penstock.api import ApiError as WireError
-from penstock.client import (
+import pelton.client
+from pelton.api import ApiError as WireError
+from pelton.client import (
     ConsumerConfig,
     ConsumerExists,
     ConsumerNotFound,
@@ -33,7 +33,7 @@ from penstock.client import (
     WrongStream,
     connect_blocking,
 )
-from penstock.client.jetstream.direct import PAGE_MAX, single_get
+from pelton.client.jetstream.direct import PAGE_MAX, single_get
 from tests.client.shells import connected
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import OLDEST, available_servers
@@ -118,10 +118,10 @@ def test_every_class_of_the_table_is_exported() -> None:
         base
         for kind in WireError.__subclasses__()
         for base in kind.__bases__
-        if base.__module__ == "penstock.errors" and base is not penstock.client.ApiError
+        if base.__module__ == "pelton.errors" and base is not pelton.client.ApiError
     }
     assert len(users) > 15
-    assert {each.__name__ for each in users} <= set(penstock.client.__all__)
+    assert {each.__name__ for each in users} <= set(pelton.client.__all__)
     assert all(inspect.getdoc(each) for each in users)
 
 

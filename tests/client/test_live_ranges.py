@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
-from penstock.client.blocking.bulk.columns import read_range
-from penstock.client.blocking.bulk.stored import read_stored
-from penstock.errors import ApiError, PermissionsViolation, StreamNotFound
+from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.client.blocking.bulk.columns import read_range
+from pelton.client.blocking.bulk.stored import read_stored
+from pelton.errors import ApiError, PermissionsViolation, StreamNotFound
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.client.blocking.jetstream import JetStream
 
 pytestmark = pytest.mark.peer
 COUNT = 300

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import TlsOptions, connect, connect_blocking
-from penstock.errors import AuthenticationError, ConnectError
+from pelton.client import TlsOptions, connect, connect_blocking
+from pelton.errors import AuthenticationError, ConnectError
 from tests.peers import OLDEST, available_servers, running_server
 
 if TYPE_CHECKING:

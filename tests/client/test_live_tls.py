@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import TlsOptions, connect
-from penstock.errors import ConnectError
+from pelton.client import TlsOptions, connect
+from pelton.errors import ConnectError
 from tests.certificates import Authority
 from tests.client.test_live_secured import echo_aio, echo_blocking
 from tests.peers import OLDEST, available_servers

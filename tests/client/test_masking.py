@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.addresses import HIDDEN, masked, parse_server, parse_servers
-from penstock.client.protocol.options import Options
-from penstock.client.protocol.socks import parse_proxy
+from pelton.client.base.addresses import HIDDEN, masked, parse_server, parse_servers
+from pelton.client.protocol.options import Options
+from pelton.client.protocol.socks import parse_proxy
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, get_type_hints
 
 import pytest
 
-import penstock.client as client
-from penstock.client.base.models import Metadata
-from penstock.client.protocol.options import ConnectOptions
+import pelton.client as client
+from pelton.client.base.models import Metadata
+from pelton.client.protocol.options import ConnectOptions
 
 nats = pytest.importorskip("nats")
 for module in ("js.api", "js.errors", "js.kv", "js.object_store", "micro.request", "micro.service"):

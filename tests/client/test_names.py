@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.testing
-from penstock.client import (
+import pelton.testing
+from pelton.client import (
     ConsumerConfig,
     ElasticGroupConfig,
     KeyValueConfig,
@@ -71,7 +71,7 @@ def held(nc: Any) -> list[Any]:
 
 
 def test_every_public_name_is_in_the_reference(shell: str, reference: ModuleType) -> None:
-    with penstock.testing.broker() as broker, connected(shell, broker.memory_url) as client:
+    with pelton.testing.broker() as broker, connected(shell, broker.memory_url) as client:
         unknown = []
         for each in held(client):
             inner = getattr(each, "_inner", each)

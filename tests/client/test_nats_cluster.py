@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
@@ -18,9 +18,9 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.jetstream import ordered
-from penstock.client.jetstream.publishing import RETRY_S
-from penstock.errors import NoResponders, PenstockError, StreamNotFound
+from pelton.client.jetstream import ordered
+from pelton.client.jetstream.publishing import RETRY_S
+from pelton.errors import NoResponders, PeltonError, StreamNotFound
 from tests.client.everything import PATIENCE_S, UNUSED_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
@@ -30,7 +30,7 @@ from tests.ways import EVERY_WAY, FULL, SEED, length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
 pytestmark = [
     pytest.mark.peer,
@@ -70,7 +70,7 @@ def remove(client: BlockingClient, stream: str) -> None:
             return
         except StreamNotFound:
             return
-        except PenstockError:
+        except PeltonError:
             wait_until_ready(client)
     raise AssertionError(f"stream {stream} cannot be deleted")
 
@@ -115,7 +115,7 @@ def test_one_message_waits_for_a_leader(cluster: NatsCluster, client: BlockingCl
         try:  # the first one may have been under way to the server that was killed
             assert js.publish("s.a", b"x", msg_id="one").stream == "S"
             break
-        except PenstockError:
+        except PeltonError:
             with_id += 1
             assert with_id == 1
     assert js.stream_info("S").state.messages == 1
@@ -152,7 +152,7 @@ def test_a_consumer_with_acks_gives_all(
         while True:
             try:
                 batch = pull.fetch(500, timeout=20)
-            except PenstockError:
+            except PeltonError:
                 continue  # the connection was to the server that was killed
             for message in batch:
                 message.ack()

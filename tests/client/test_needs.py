@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.api import calls as wire
-from penstock.api import encode
-from penstock.client import (
+from pelton.api import calls as wire
+from pelton.api import encode
+from pelton.client import (
     ConsumerConfig,
     ConsumerInfo,
     KeyValueConfig,
@@ -23,16 +23,16 @@ from penstock.client import (
     SubjectTransform,
     Timeout,
 )
-from penstock.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
-from penstock.client.plans.jetstream import Plans
-from penstock.client.plans.needs import needs_of
+from pelton.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
+from pelton.client.plans.jetstream import Plans
+from pelton.client.plans.needs import needs_of
 from tests.client.shells import connected
 from tests.peers import running_server, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from penstock.client.base.steps import Request
+    from pelton.client.base.steps import Request
     from tests.peers import ServerProcess
 
 TRANSFORM = SubjectTransform(src="a.>", dest="b.>")

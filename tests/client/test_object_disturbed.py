@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ObjectStoreConfig, Timeout
-from penstock.testing import broker
+from pelton.client import ObjectStoreConfig, Timeout
+from pelton.testing import broker
 from tests.client.everything import calling
 from tests.client.shells import connected
 from tests.ways import EVERY_WAY, SEED, length

@@ -12,8 +12,8 @@ import nats.js.api
 import nats.js.errors
 import pytest
 
-from penstock.client import ObjectInfo, ObjectLink, ObjectNotFound, ObjectStoreConfig, connect
-from penstock.client.objects.models import decode_meta, encode_meta, same_digest
+from pelton.client import ObjectInfo, ObjectLink, ObjectNotFound, ObjectStoreConfig, connect
+from pelton.client.objects.models import decode_meta, encode_meta, same_digest
 from tests.ways import SEED
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ObjectInfo, ObjectNotFound, ObjectStoreConfig, connect_blocking
-from penstock.client.blocking.running import run
-from penstock.errors import ObjectExists, PenstockError, WrongLastSequence
+from pelton.client import ObjectInfo, ObjectNotFound, ObjectStoreConfig, connect_blocking
+from pelton.client.blocking.running import run
+from pelton.errors import ObjectExists, PeltonError, WrongLastSequence
 from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingClient, BlockingObjectStore
-    from penstock.client.base.steps import Step, Steps
+    from pelton.client import BlockingClient, BlockingObjectStore
+    from pelton.client.base.steps import Step, Steps
     from tests.peers import ServerProcess
 
 FIRST, SECOND = b"first" * 100, b"second" * 100
@@ -46,12 +46,12 @@ def one_step(steps: Steps[Any], answer: list[Any], results: list[Any]) -> Steps[
     except StopIteration as stop:
         results.append(stop.value)
         return
-    except PenstockError as error:
+    except PeltonError as error:
         results.append(error)
         return
     try:
         answer[:] = [(yield step), False]
-    except PenstockError as error:
+    except PeltonError as error:
         answer[:] = [error, True]
 
 
@@ -89,7 +89,7 @@ def test_a_rename_and_a_rival(
         calls = store._updating_meta("a", rename="b"), RIVALS[rival](store)
         renamed, other = by_turns(client, dice, *calls)
         left = contents(client, store)
-        failed = [isinstance(each, PenstockError) for each in (renamed, other)]
+        failed = [isinstance(each, PeltonError) for each in (renamed, other)]
         assert not any(isinstance(each, WrongLastSequence) for each in (renamed, other))
         if rival in ("delete", "rename"):
             assert sorted(failed) == [False, True]
@@ -130,13 +130,13 @@ def test_a_change_of_properties_and_a_rival(
         store.put("a", FIRST, chunk_size=200)
         calls = store._updating_meta("a", metadata={"k": "v"}), OTHERS[rival](store)
         changed, other = by_turns(client, dice, *calls)
-        assert not isinstance(other, PenstockError)
+        assert not isinstance(other, PeltonError)
         if rival == "delete":
             assert contents(client, store) == {}
             assert isinstance(changed, ObjectNotFound | ObjectInfo)
         else:
             assert contents(client, store) == {"a": SECOND if rival == "put" else FIRST}
-            assert not isinstance(changed, PenstockError)
+            assert not isinstance(changed, PeltonError)
         if rival == "describe":
             info = store.info("a")
             assert (info.metadata, info.description) == ({"k": "v"}, "other")
@@ -154,6 +154,6 @@ def test_two_links_with_one_name(
     for number in range(SCHEDULES):
         name = f"link{number}"
         calls = store._linking(name, target), store._linking_bucket(name, "other")
-        assert not any(isinstance(each, PenstockError) for each in by_turns(client, dice, *calls))
+        assert not any(isinstance(each, PeltonError) for each in by_turns(client, dice, *calls))
         assert store.info(name).link is not None
     store.destroy()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.steps import Await, Work
-from penstock.client.objects.sources import PathTarget, make_source, write_all
+from pelton.client.base.steps import Await, Work
+from pelton.client.objects.sources import PathTarget, make_source, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path

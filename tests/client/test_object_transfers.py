@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ApiError,
     Client,
     ConnectionClosed,
@@ -19,7 +19,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.objects import downloading, uploading
+from pelton.client.objects import downloading, uploading
 from tests.client.shells import connected
 from tests.ways import EVERY_WAY, SEED
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ApiError,
     BucketExists,
     BucketNotFound,
@@ -24,14 +24,14 @@ from penstock.client import (
     Timeout,
     connect_blocking,
 )
-from penstock.client.blocking.running import perform, run
+from pelton.client.blocking.running import perform, run
 from tests.client.shells import connected
 from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.base.steps import Steps
+    from pelton.client.base.steps import Steps
     from tests.peers import ServerProcess
 
 BLOB = random.Random(SEED).randbytes(400_000)  # four chunks of 128 KiB, the last one is short

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.addresses import Server, parse_server, parse_servers
-from penstock.client.protocol.options import Options
-from penstock.client.protocol.pool import ServerPool
-from penstock.errors import AuthenticationError
+from pelton.client.base.addresses import Server, parse_server, parse_servers
+from pelton.client.protocol.options import Options
+from pelton.client.protocol.pool import ServerPool
+from pelton.errors import AuthenticationError
 
 REFUSED = OSError("refused")
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api import ErrorBody, error_from
-from penstock.api.subjects import Api
-from penstock.client.base.models import ConsumerConfig
-from penstock.client.session.own_consumers import OwnConsumers
-from penstock.errors import Timeout
+from pelton.api import ErrorBody, error_from
+from pelton.api.subjects import Api
+from pelton.client.base.models import ConsumerConfig
+from pelton.client.session.own_consumers import OwnConsumers
+from pelton.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.base.steps import Steps
+    from pelton.client.base.steps import Steps
 
 
 NOT_FOUND = error_from(ErrorBody(code=404, err_code=10014, description="consumer not found"))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.testing
-from penstock.client import ConsumerConfig, ServiceConfig, StreamConfig, connect, connect_blocking
-from penstock.errors import CallbackFailed, ConnectionLost
+import pelton.testing
+from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig, connect, connect_blocking
+from pelton.errors import CallbackFailed, ConnectionLost
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
@@ -44,7 +44,7 @@ def again(call: Callable[[], Any]) -> Any:
 def test_a_publish_with_an_id_outlives_its_connection(shell: str) -> None:
     """The ack is lost with the connection: with an id the message is sent again, and stored once."""
     with (
-        penstock.testing.broker() as broker,
+        pelton.testing.broker() as broker,
         connected(shell, broker.memory_url, timeout=30) as client,
         ThreadPoolExecutor() as pool,
     ):
@@ -200,7 +200,7 @@ def test_an_iteration_costs_no_more_than_a_callback() -> None:
             await over.wait()
 
     times: dict[str, list[float]] = {"iterate": [], "call": []}
-    with penstock.testing.broker() as broker, broker.connect_blocking() as admin:
+    with pelton.testing.broker() as broker, broker.connect_blocking() as admin:
         js = admin.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"]))
         with js.publisher() as publisher:

@@ -1,4 +1,4 @@
-"""What ``penstock.client`` offers: everything a user needs, typed, and explained by ``help``."""
+"""What ``pelton.client`` offers: everything a user needs, typed, and explained by ``help``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-import penstock.client
-import penstock.errors
-from penstock.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
-from penstock.client.base.addresses import parse_servers
-from penstock.client.base.steps import Awaits, Blocks
-from penstock.client.protocol.options import make_options
-from penstock.testing import server
+import pelton.client
+import pelton.errors
+from pelton.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
+from pelton.client.base.addresses import parse_servers
+from pelton.client.base.steps import Awaits, Blocks
+from pelton.client.protocol.options import make_options
+from pelton.testing import server
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ PROGRAM = """
 import ssl
 from datetime import timedelta
 
-from penstock.client import (
+from pelton.client import (
     BlockingJetStream, BlockingKeyValue, BlockingMessage, KeyValue, KeyValueConfig, KvEntry, PathKeys,
     BlockingPullConsumer, Client, ConsumerConfig, JetStream,
     Message, PullConsumer, StreamConfig, Subscription, connect, connect_blocking,
@@ -80,7 +80,7 @@ with connect_blocking(timeout="5s", reconnect_wait=0.1) as nc:
 """
 
 MISTAKES = """
-from penstock.client import BlockingMessage, Client, ConsumerConfig, connect, connect_blocking
+from pelton.client import BlockingMessage, Client, ConsumerConfig, connect, connect_blocking
 
 async def wrong(message: BlockingMessage) -> None: ...
 
@@ -140,26 +140,26 @@ def test_a_program_is_typed_and_its_mistakes_are_found(tmp_path: Path) -> None:
 
 
 def test_everything_is_importable_from_one_place() -> None:
-    for name in penstock.client.__all__:
-        assert getattr(penstock.client, name) is not None
-    assert set(penstock.client.__all__) <= set(dir(penstock.client))
+    for name in pelton.client.__all__:
+        assert getattr(pelton.client, name) is not None
+    assert set(pelton.client.__all__) <= set(dir(pelton.client))
     errors = {
         name
-        for name, value in vars(penstock.errors).items()
+        for name, value in vars(pelton.errors).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert errors <= set(penstock.client.__all__)
+    assert errors <= set(pelton.client.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        getattr(penstock.client, "Nonsense")  # noqa: B009  # mypy knows that there is none
+        getattr(pelton.client, "Nonsense")  # noqa: B009  # mypy knows that there is none
 
 
 def test_each_shell_has_the_same_names() -> None:
     blocking = {
         name.removeprefix("Blocking")
-        for name in penstock.client.__all__
+        for name in pelton.client.__all__
         if name.startswith("Blocking")
     }
-    assert blocking <= set(penstock.client.__all__)
+    assert blocking <= set(pelton.client.__all__)
     assert {
         "Client",
         "JetStream",
@@ -227,8 +227,8 @@ def test_a_context_beside_options_is_used() -> None:
     "kind",
     [
         each
-        for name in penstock.client.__all__
-        if isinstance(each := getattr(penstock.client, name), type)
+        for name in pelton.client.__all__
+        if isinstance(each := getattr(pelton.client, name), type)
         and issubclass(each, Awaits | Blocks)
     ],
     ids=lambda kind: kind.__name__,

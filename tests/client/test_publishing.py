@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.interest import Interest
-from penstock.client.base.message import BaseMessage
-from penstock.client.base.tokens import Tokens
-from penstock.client.jetstream.publishing import RETRY_S, Window
-from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
+from pelton.client.base.interest import Interest
+from pelton.client.base.message import BaseMessage
+from pelton.client.base.tokens import Tokens
+from pelton.client.jetstream.publishing import RETRY_S, Window
+from pelton.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 INTEREST = Interest(1, "_INBOX.x.*", "", None)

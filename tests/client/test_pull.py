@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock.client.base.interest import Interest
-from penstock.client.base.message import BaseMessage, nak_body
-from penstock.client.base.models import ConsumerInfo, StreamConfig
-from penstock.client.jetstream.ordered import Ordered
-from penstock.client.jetstream.pull import Fetch, Flow, control_reply, pull_body
-from penstock.client.plans.jetstream import Plans, publish_headers
-from penstock.core.protocol.wire import decode_headers
-from penstock.errors import (
+from pelton.client.base.interest import Interest
+from pelton.client.base.message import BaseMessage, nak_body
+from pelton.client.base.models import ConsumerInfo, StreamConfig
+from pelton.client.jetstream.ordered import Ordered
+from pelton.client.jetstream.pull import Fetch, Flow, control_reply, pull_body
+from pelton.client.plans.jetstream import Plans, publish_headers
+from pelton.core.protocol.wire import decode_headers
+from pelton.errors import (
     ConsumerDeleted,
     ConsumerNotFound,
     NoResponders,

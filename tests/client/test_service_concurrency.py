@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ServiceConfig, ServiceError, connect, connect_blocking
+from pelton.client import ServiceConfig, ServiceError, connect, connect_blocking
 from tests.client.shells import connected, wait_for
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import nats
 import nats.micro
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     BlockingRequest,
     CallbackFailed,
     ConnectionClosed,
@@ -32,7 +32,7 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.services.models import decode, encode
+from pelton.client.services.models import decode, encode
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

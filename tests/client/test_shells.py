@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.client
-from penstock.client import ConsumerConfig, StreamConfig
-from penstock.client.base.steps import Call, FlowCall
-from penstock.errors import (
+import pelton.client
+from pelton.client import ConsumerConfig, StreamConfig
+from pelton.client.base.steps import Call, FlowCall
+from pelton.errors import (
     ConnectionClosed,
     ConsumerDeleted,
     NoResponders,
@@ -98,7 +98,7 @@ KINDS += ("Consumer", "ConsumerMessages", "OrderedConsumer", "PushConsumer", "Pu
 
 @pytest.mark.parametrize("name", KINDS)
 def test_both_shells_have_the_same_calls_explained(name: str) -> None:
-    ours, theirs = getattr(penstock.client, name), getattr(penstock.client, f"Blocking{name}")
+    ours, theirs = getattr(pelton.client, name), getattr(pelton.client, f"Blocking{name}")
     assert public(ours) ^ public(theirs) <= ONE_SHELL_ONLY.get(name, set())
     for each in calls_of(ours) & calls_of(theirs):
         for kind in (ours, theirs):

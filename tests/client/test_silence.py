@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import KeyValueConfig, StreamConfig, connect_blocking
-from penstock.errors import (
+from pelton.client import KeyValueConfig, StreamConfig, connect_blocking
+from pelton.errors import (
     ConnectionClosed,
     KeyExists,
     RevisionConflict,

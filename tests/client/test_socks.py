@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import connect, connect_blocking
-from penstock.client.protocol.options import Options
-from penstock.client.protocol.socks import Proxy, parse_proxy, talk
-from penstock.errors import ConnectError
+from pelton.client import connect, connect_blocking
+from pelton.client.protocol.options import Options
+from pelton.client.protocol.socks import Proxy, parse_proxy, talk
+from pelton.errors import ConnectError
 from tests.peers import ServerProcess, free_port, running_server
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class SocksProxy:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with running_server("penstock") as running:
+    with running_server("pelton") as running:
         yield running
 
 

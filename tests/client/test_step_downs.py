@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
     StreamConfig,
     connect_blocking,
 )
-from penstock.errors import ApiError, Timeout
+from pelton.errors import ApiError, Timeout
 from tests.client.everything import calling
 from tests.client.features import knows
 from tests.client.shells import connected, wait_for
@@ -32,7 +32,7 @@ from tests.ways import SEED, length
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
 pytestmark = [
     pytest.mark.peer,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.base.message import BaseMessage
-from penstock.client.base.steps import Attach, Left, Owner, Ready, Request, Step, Until
-from penstock.client.jetstream.pulling import Pulling
-from penstock.client.jetstream.streams import Streams
-from penstock.client.protocol.events import Event
-from penstock.client.protocol.options import Options
-from penstock.client.session.session import Session
-from penstock.errors import ConnectionLost, NoResponders, PermissionsViolation, Timeout
+from pelton.client.base.message import BaseMessage
+from pelton.client.base.steps import Attach, Left, Owner, Ready, Request, Step, Until
+from pelton.client.jetstream.pulling import Pulling
+from pelton.client.jetstream.streams import Streams
+from pelton.client.protocol.events import Event
+from pelton.client.protocol.options import Options
+from pelton.client.session.session import Session
+from pelton.errors import ConnectionLost, NoResponders, PermissionsViolation, Timeout
 
 
 class House(Session[BaseMessage]):

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     ConsumerConfig,
     KeyValueConfig,
     StreamConfig,
     connect_blocking,
 )
-from penstock.errors import (
+from pelton.errors import (
     ConnectionClosed,
     ConnectionLost,
     NoResponders,
-    PenstockError,
+    PeltonError,
     Timeout,
     WrongLastSequence,
 )
@@ -36,7 +36,7 @@ from tests.ways import SEED, length
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
     from tests.peers import ServerProcess
 
 PATIENCE_S = 120.0
@@ -425,7 +425,7 @@ def connected_to(peer: Peer, **options: Any) -> BlockingClient:
 
 
 def keepers() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name == "penstock-keeper"]
+    return [each for each in threading.enumerate() if each.name == "pelton-keeper"]
 
 
 def test_an_idle_client_answers_pings_and_pings_itself() -> None:
@@ -495,7 +495,7 @@ def test_the_keeper_ends_with_its_client(server: ServerProcess) -> None:
 def test_a_client_never_keeps_the_process_alive(server: ServerProcess, busy: str) -> None:
     program = f"""
 import threading
-from penstock.client import connect_blocking
+from pelton.client import connect_blocking
 client = connect_blocking({server.url!r})
 sub = client.subscribe("a")
 client.flush()
@@ -554,5 +554,5 @@ def test_errors_of_a_lost_client_reach_all_threads(own_server: ServerProcess, cr
         waits(client, THREADS)
         own_server.stop(kill=True)
         crew.join()
-        with pytest.raises(PenstockError, match="gave up"):
+        with pytest.raises(PeltonError, match="gave up"):
             client.flush()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock.client
+import pelton.client
 from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CLASSES = [
-    name.removeprefix("Blocking") for name in penstock.client.__all__ if name.startswith("Blocking")
+    name.removeprefix("Blocking") for name in pelton.client.__all__ if name.startswith("Blocking")
 ]
 # Calls with a type variable, or a class that users do not name: BY_HAND_ASYNCIO and BY_HAND_BLOCKING
 # have those that users make.
@@ -137,10 +137,10 @@ HEAD = """
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, assert_type
 
-from penstock.client import (
+from pelton.client import (
     {names},
 )
-from penstock.client.blocking.transport import Transport  # for the callers of detach()
+from pelton.client.blocking.transport import Transport  # for the callers of detach()
 
 given: Any = None
 
@@ -159,10 +159,10 @@ def calls_of(kind: type) -> Iterator[tuple[str, inspect.Signature, bool]]:
 
 
 def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str:
-    """The type that a call gives, in the names of ``penstock.client``."""
+    """The type that a call gives, in the names of ``pelton.client``."""
     kind = signature.return_annotation
     text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-    text = re.sub(r"\b(?:penstock|collections)(?:\.\w+)*\.", "", text)
+    text = re.sub(r"\b(?:pelton|collections)(?:\.\w+)*\.", "", text)
     known = {"M": "Message", "V": "bytes", "Self": owner}
     if owner == "JetStream":
         known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
@@ -194,7 +194,7 @@ def program(*, blocking: bool) -> tuple[str, int]:
     lines, count = [], 0
     for owner in CLASSES:
         name = f"Blocking{owner}" if blocking else owner
-        kind: Any = getattr(penstock.client, name)
+        kind: Any = getattr(pelton.client, name)
         of = f"{name}[bytes]" if owner in ("KeyValue", "KeyWatch", "KeyTransaction") else name
         lines.append(f"{'' if blocking else 'async '}def use_{owner}(it: {of}) -> None:")
         for call, signature, awaited in calls_of(kind):
@@ -212,18 +212,18 @@ def program(*, blocking: bool) -> tuple[str, int]:
             # The type None cannot be asserted of what is not used as a value.
             lines.append(f"    {text}" if gives == "None" else f"    assert_type({text}, {gives})")
             count += 1
-    text = HEAD.format(names=",\n    ".join(penstock.client.__all__)) + "\n".join(lines) + "\n"
+    text = HEAD.format(names=",\n    ".join(pelton.client.__all__)) + "\n".join(lines) + "\n"
     return text + (BY_HAND_BLOCKING if blocking else BY_HAND_ASYNCIO), count
 
 
 TYPOS = """\
-from penstock.client import Streamconfig
-from penstock.pipeline import lod
-from penstock.spark.tables import upsrt
-from penstock.testing import Broker
-from penstock.testing import Brokr
-import penstock.client
-penstock.client.conect
+from pelton.client import Streamconfig
+from pelton.pipeline import lod
+from pelton.spark.tables import upsrt
+from pelton.testing import Broker
+from pelton.testing import Brokr
+import pelton.client
+pelton.client.conect
 """
 
 

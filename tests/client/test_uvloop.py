@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     Client,
     ConsumerConfig,
     KeyValueConfig,
@@ -17,7 +17,7 @@ from penstock.client import (
     StreamConfig,
     connect,
 )
-from penstock.client.aio.waiting import clock_of
+from pelton.client.aio.waiting import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

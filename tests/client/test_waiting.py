@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.aio.waiting import Waiting, Waits, until
-from penstock.client.base.steps import Mailbox, Until
+from pelton.client.aio.waiting import Waiting, Waits, until
+from pelton.client.base.steps import Mailbox, Until
 
 
 class Loop:

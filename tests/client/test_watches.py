@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import KeyValueConfig, ObjectStoreConfig, connect, connect_blocking
+from pelton.client import KeyValueConfig, ObjectStoreConfig, connect, connect_blocking
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess

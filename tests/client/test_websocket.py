@@ -14,10 +14,10 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side
 
-from penstock.client import Options
-from penstock.client.base.addresses import Server, parse_server
-from penstock.client.protocol.websocket import GUID, OFFER, WebSocket, masked
-from penstock.errors import ConnectError
+from pelton.client import Options
+from pelton.client.base.addresses import Server, parse_server
+from pelton.client.protocol.websocket import GUID, OFFER, WebSocket, masked
+from pelton.errors import ConnectError
 
 SERVER = Server("h", 8080, websocket=True)
 

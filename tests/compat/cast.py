@@ -212,7 +212,7 @@ def cast(config: str, folder: Path, names: list[str]) -> Iterator[Cast]:
     path.write_text(f"server_name: S\n{config}")
     arguments = ("-c", str(path))
     with (
-        running_server("penstock", *arguments) as ours,
+        running_server("pelton", *arguments) as ours,
         running_server("nats-server", *arguments) as theirs,
     ):
         both = Cast(ours.port, theirs.port, names)

@@ -10,7 +10,7 @@ from tests.peers import ServerProcess, available_servers, running_server
 
 @pytest.fixture(
     scope="module",
-    params=["penstock", pytest.param("nats-server", marks=pytest.mark.peer)],
+    params=["pelton", pytest.param("nats-server", marks=pytest.mark.peer)],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Our server, then nats-server where one is installed; the same test body runs against both."""
@@ -23,7 +23,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def ports() -> Iterator[tuple[int, int]]:
     """The ports of our server and of the one it is compared with."""
-    with running_server("penstock") as ours, running_server("nats-server") as theirs:
+    with running_server("pelton") as ours, running_server("nats-server") as theirs:
         yield ours.port, theirs.port
 
 

@@ -111,7 +111,7 @@ class RawClient:
 @contextlib.contextmanager
 def both(*arguments: str) -> Iterator[Pair]:
     """Both servers, started with these arguments; skips where one is missing."""
-    kinds = ("penstock", "nats-server")
+    kinds = ("pelton", "nats-server")
     missing = [kind for kind in kinds if kind not in available_servers()]
     if missing:
         pytest.skip(f"not on this machine: {missing}")

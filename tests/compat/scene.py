@@ -18,7 +18,7 @@ numbers = itertools.count()
 NEEDS_BOTH = [
     pytest.mark.peer,
     pytest.mark.skipif(
-        not {"nats-server", "penstock"} <= set(available_servers()),
+        not {"nats-server", "pelton"} <= set(available_servers()),
         reason="no nats-server from 2.14 on (NATS_SERVER, PATH, /usr/sbin)",
     ),
 ]

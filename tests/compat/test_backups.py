@@ -1,4 +1,4 @@
-"""Backups between Penstock and real nats-servers, both ways: nothing is lost on the way.
+"""Backups between Pelton and real nats-servers, both ways: nothing is lost on the way.
 
 The newest nats-server is the one that tests/peers finds; NATS_SERVER_OLD names one that still makes
 the older kind of archive (2.10).
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 OLD = "NATS_SERVER_OLD"
 PAIRS = [
-    ("penstock", "nats-server"),
-    ("nats-server", "penstock"),
-    ("penstock", "old"),
-    ("old", "penstock"),
-    ("penstock", "penstock"),
+    ("pelton", "nats-server"),
+    ("nats-server", "pelton"),
+    ("pelton", "old"),
+    ("old", "pelton"),
+    ("pelton", "pelton"),
 ]
 
 
@@ -157,8 +157,8 @@ async def handed_out(client: Client, count: int) -> list[tuple[int, int]]:
     ("source", "target", "storage"),
     [
         *((source, target, "file") for source, target in PAIRS[:4]),
-        ("penstock", "penstock", "memory"),
-        pytest.param("penstock", "penstock", "file", marks=EVERY_WAY),
+        ("pelton", "pelton", "memory"),
+        pytest.param("pelton", "pelton", "file", marks=EVERY_WAY),
         # older servers make no archive of a stream in memory
         *(pytest.param(source, target, "memory", marks=EVERY_WAY) for source, target in PAIRS[:2]),
     ],
@@ -206,7 +206,7 @@ def test_consumers_in_memory_come_along(
             assert "error" not in await restore(taker, answer, data)
             seen = await view(taker)
             assert seen["consumer c"]["config"]["mem_storage"] is True
-            if target == "penstock":
+            if target == "pelton":
                 assert seen == await view(giver)
                 assert await handed_out(taker, 11) == await handed_out(giver, 11)
             else:
@@ -219,7 +219,7 @@ def test_consumers_in_memory_come_along(
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("target", ["nats-server", "old", "penstock"])
+@pytest.mark.parametrize("target", ["nats-server", "old", "pelton"])
 def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go(one: str, other: str) -> None:
         async with connected(one) as giver, connected(other) as taker:
@@ -238,12 +238,12 @@ def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.Mo
             assert (state["messages"], state["first_seq"], state["last_seq"]) == (0, 8, 7)
             assert (await taker.jetstream().publish("s", b"next")).seq == 8
 
-    with server("penstock", monkeypatch) as one, server(target, monkeypatch) as other:
+    with server("pelton", monkeypatch) as one, server(target, monkeypatch) as other:
         asyncio.run(go(one, other))
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 @pytest.mark.parametrize("count", [0, 1, 30, 350, 2000])
 def test_a_client_that_subscribes_after_the_answer(
     kind: str, count: int, monkeypatch: pytest.MonkeyPatch
@@ -329,7 +329,7 @@ def test_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
                 answers.append((call, body, answer))
         return answers
 
-    with server("penstock", monkeypatch) as one, server("nats-server", monkeypatch) as other:
+    with server("pelton", monkeypatch) as one, server("nats-server", monkeypatch) as other:
         ours, theirs = asyncio.run(asked(one)), asyncio.run(asked(other))
     for one_answer, other_answer in zip(ours, theirs, strict=True):
         assert one_answer == other_answer
@@ -366,5 +366,5 @@ def test_the_same_advisories(monkeypatch: pytest.MonkeyPatch) -> None:
                 await asyncio.sleep(0.05)
         return sorted(events, key=lambda event: str(event[0]))
 
-    with server("penstock", monkeypatch) as one, server("nats-server", monkeypatch) as other:
+    with server("pelton", monkeypatch) as one, server("nats-server", monkeypatch) as other:
         assert asyncio.run(told(one)) == asyncio.run(told(other))

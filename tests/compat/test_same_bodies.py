@@ -117,7 +117,7 @@ UNANSWERED = ("STREAM.PURGE.S", b'{"seq":18446744073709551615}')
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    kinds = ("penstock", "nats-server")
+    kinds = ("pelton", "nats-server")
     missing = [kind for kind in kinds if kind not in available_servers()]
     if missing:
         pytest.skip(f"not on this machine: {missing}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.base.hashes import short_hash
+from pelton.engine.base.hashes import short_hash
 from tests.compat.scene import NEEDS_BOTH, NEXT, Scene, second
 
 pytestmark = NEEDS_BOTH

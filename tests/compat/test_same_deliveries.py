@@ -518,7 +518,7 @@ def test_random_walk(client, number, seed):
 
 
 def test_a_walk_that_removes_the_next_message(client):
-    """Penstock counted it in `delivered.stream_seq`, though nobody got it."""
+    """Pelton counted it in `delivered.stream_seq`, though nobody got it."""
     test_random_walk(client, 0, 405556325)
 
 

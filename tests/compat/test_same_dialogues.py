@@ -279,7 +279,7 @@ def ports() -> Iterator[tuple[int, int]]:
     """Our server's port and the other one's."""
     if "nats-server" not in available_servers():
         pytest.skip("no nats-server that is new enough on this machine")
-    with running_server("penstock") as ours, running_server("nats-server") as theirs:
+    with running_server("pelton") as ours, running_server("nats-server") as theirs:
         yield ours.port, theirs.port
 
 
@@ -292,7 +292,7 @@ def configured(folder: Path, text: str) -> Iterator[tuple[ServerProcess, ServerP
     for path in paths:
         path.write_text(text)
     with (
-        running_server("penstock", "-c", str(paths[0])) as ours,
+        running_server("pelton", "-c", str(paths[0])) as ours,
         running_server("nats-server", "-c", str(paths[1])) as theirs,
     ):
         yield ours, theirs

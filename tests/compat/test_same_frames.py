@@ -148,7 +148,7 @@ def frames_of(data: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Configured, Configured]]:
-    ours, theirs = Configured("penstock", CONFIG), Configured("nats-server", CONFIG)
+    ours, theirs = Configured("pelton", CONFIG), Configured("nats-server", CONFIG)
     yield ours, theirs
     ours.stop()
     theirs.stop()

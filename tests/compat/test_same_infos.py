@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.nkeys import USER, encode
+from pelton.nkeys import USER, encode
 from tests.peers import ServerProcess, available_servers, running_server
 
 pytestmark = [
@@ -69,7 +69,7 @@ def both(
         file.write_text(f"server_name: S\n{CONFIGS[request.param]}")
         files.append(["-c", str(file)])
     with (
-        running_server("penstock", *files[0]) as ours,
+        running_server("pelton", *files[0]) as ours,
         running_server("nats-server", *files[1]) as theirs,
     ):
         yield ours, theirs

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from penstock.api.times import format_time
+from pelton.api.times import format_time
 from tests.compat.scene import NEEDS_BOTH, Scene, second
 from tests.ways import FULL
 

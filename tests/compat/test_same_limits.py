@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.api.calls import AccountLimits
+from pelton.api.calls import AccountLimits
 from tests.compat.twins import Twin, Twins, plain, twins
 from tests.engine.house import House
 from tests.peers import available_servers, running_server
@@ -39,7 +39,7 @@ no_auth_user: a
 
 @pytest.fixture
 def need_both() -> None:
-    missing = [kind for kind in ("penstock", "nats-server") if kind not in available_servers()]
+    missing = [kind for kind in ("pelton", "nats-server") if kind not in available_servers()]
     if missing:
         pytest.skip(f"not on this machine: {missing}")
 
@@ -50,7 +50,7 @@ def both(need_both: None, tmp_path: Path) -> Iterator[Twins]:
     file.write_text(SERVER)
     arguments = ("-n", "twin", "-c", str(file))
     with (
-        running_server("penstock", *arguments) as ours,
+        running_server("pelton", *arguments) as ours,
         running_server("nats-server", *arguments) as theirs,
         twins(ours.port, theirs.port) as pair,
     ):

@@ -189,7 +189,7 @@ def pair(
     folder: Path = tmp_path_factory.mktemp("monitoring")
     with ExitStack() as stack:
         sides = []
-        for kind in ("penstock", "nats-server"):
+        for kind in ("pelton", "nats-server"):
             http = free_port()
             path = folder / f"{kind}.conf"
             path.write_text(CONFIG.format(http=http))

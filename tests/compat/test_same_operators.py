@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import nkeys
+from pelton import nkeys
 from tests.compat.scene import NEEDS_BOTH
 from tests.compat.test_same_monitoring import differences
 from tests.peers import free_port, running_server
@@ -99,7 +99,7 @@ def running_both(folder: Path, accounts: tuple[str, ...]) -> Any:
     def run() -> Iterator[list[tuple[ServerProcess, int]]]:
         with ExitStack() as stack:
             found = []
-            for kind in ("penstock", "nats-server"):
+            for kind in ("pelton", "nats-server"):
                 http = free_port()
                 extra = EXTRA.format(http=http, system=signed.SYSTEM.public)
                 path = folder / f"{kind}.conf"

@@ -19,7 +19,7 @@ HEADERS = "A: 1\nB: two words"
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    kinds = ("penstock", "nats-server")
+    kinds = ("pelton", "nats-server")
     missing = [kind for kind in kinds if kind not in available_servers()]
     if missing:
         pytest.skip(f"not on this machine: {missing}")

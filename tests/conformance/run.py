@@ -3,7 +3,7 @@
     python -m tests.conformance.run SUITES [--peer FILE] [--only TEXT] [--jobs N] [--out FOLDER]
 
 SUITES holds what ``suites`` describes. The server under test is a shim named `nats-server` that
-starts penstock-server from this checkout; with --peer, or one on PATH, the suites run against a real
+starts pelton-server from this checkout; with --peer, or one on PATH, the suites run against a real
 nats-server too. Each job has a private namespace when this machine allows it (then several can run at
 once), and the shared loopback one after the other when not. The exit status is 1 when a test fails
 with ours alone, or, without a peer, when any fails.
@@ -25,7 +25,7 @@ from tests.conformance.suites import REPORT, SHIM, VERSION, Job, find_jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB_SECONDS = 3600
-OURS, PEER = "penstock", "nats-server"
+OURS, PEER = "pelton", "nats-server"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _servers(peer: str) -> list[tuple[str, list[str]]]:
     """(name, how to start it) of each server to test."""
-    servers = [(OURS, [sys.executable, "-m", "penstock.server"])]
+    servers = [(OURS, [sys.executable, "-m", "pelton.server"])]
     found = "" if peer == "none" else peer or shutil.which("nats-server") or ""
     if found:
         servers.append((PEER, [os.path.abspath(found)]))

@@ -78,7 +78,7 @@ def test_a_suite_gets_our_server_under_the_name_it_looks_for(tmp_path, capsys):
         "import subprocess\n"
         "def test_version():\n"
         "    said = subprocess.run(['nats-server', '-v'], capture_output=True, text=True).stdout\n"
-        "    assert 'penstock' in said\n"
+        "    assert 'pelton' in said\n"
         "def test_that_fails():\n"
         "    assert 0, 'as it should'\n",
     )

@@ -1,6 +1,6 @@
 """Servers and commands for tests: copies of a process that has imported them.
 
-``python -m penstock.server`` and ``python -m penstock.cli`` work for 0.2 to 0.4 s before they do
+``python -m pelton.server`` and ``python -m pelton.cli`` work for 0.2 to 0.4 s before they do
 anything, most of it imports, and the tests start thousands. Here a process of tests has one child that
 has imported them, `serve.py`, which makes copies of itself::
 
@@ -12,7 +12,7 @@ starts when the first of them is asked for.
 
 `Popen` and `run` take what those of `subprocess` take. What a copy could not do as the plain program
 does is started plainly: with other options of Python or of the loader in the environment, or with
-something to do before the start. So is everything with PENSTOCK_FULL=1; tests of a start say
+something to do before the start. So is everything with PELTON_FULL=1; tests of a start say
 ``subprocess``.
 
 A page of the documentation is typed into a shell: `programs` is a folder for its PATH, with `ask.py`
@@ -42,11 +42,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-FOLDER = "PENSTOCK_TEST_COPIES"
+FOLDER = "PELTON_TEST_COPIES"
 """The variable that names the folder of the sockets, for all processes of a run."""
 
 INTERPRETER = str(HERE / "interpreter.py")
-MODULES = ("penstock.server", "penstock.cli")
+MODULES = ("pelton.server", "pelton.cli")
 LARGE = frozenset(("pipeline", "plgd", "run", "spark", "sql"))
 """Commands that import Arrow, DuckDB or Spark, which takes 0.2 s and more. A copy of a process that has them takes
 20 ms longer than one without, so the others are no copies of it.
@@ -56,7 +56,7 @@ NO_THREADS = {  # NumPy's, and those of the allocators of Arrow and Delta: a cop
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "_RJEM_MALLOC_CONF": "background_thread:false",
 }
-PROGRAMS = {"penstock": "penstock.cli", "penstock-server": "penstock.server"}
+PROGRAMS = {"pelton": "pelton.cli", "pelton-server": "pelton.server"}
 OPTIONS = frozenset(
     ("stdin", "stdout", "stderr", "env", "cwd", "text", "encoding", "errors", "start_new_session")
 )
@@ -77,7 +77,7 @@ def tell(environment: MutableMapping[str, str]) -> None:
     which goes with the run.
     """
     if FOLDER not in environment:
-        folder = tempfile.mkdtemp(prefix="penstock-copies-")
+        folder = tempfile.mkdtemp(prefix="pelton-copies-")
         atexit.register(_remove, folder, os.getpid())
         environment[FOLDER] = folder
     if len(environment[FOLDER]) < FOLDER_MAX:
@@ -166,7 +166,7 @@ _starting = threading.Lock()
 
 def origin(words: Sequence[str] = ()) -> Origin:
     """The one of this process for such a command; started when it is first asked for."""
-    large = words[:1] == ["penstock.cli"] and not LARGE.isdisjoint(words)
+    large = words[:1] == ["pelton.cli"] and not LARGE.isdisjoint(words)
     with _starting:
         key = (os.getpid(), large)
         if key not in _origins:
@@ -205,7 +205,7 @@ def may_copy(environment: Mapping[str, str]) -> bool:
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen`, which has copies made of Penstock's programs."""
+    """`subprocess.Popen`, which has copies made of Pelton's programs."""
 
     def __init__(self, command: Any, **options: Any) -> None:
         given = {name for name, value in options.items() if value is not None}

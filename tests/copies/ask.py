@@ -1,4 +1,4 @@
-"""A program of Penstock's in a shell: has serve.py make the copy that is it, and lives as long.
+"""A program of Pelton's in a shell: has serve.py make the copy that is it, and lives as long.
 
 Imports little, because it starts with every command: ``python -SEI ask.py SOCKET MODULE ARGUMENT...``
 """

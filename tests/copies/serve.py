@@ -1,4 +1,4 @@
-"""Imports Penstock once, and makes a copy of itself for each server or command that is asked for.
+"""Imports Pelton once, and makes a copy of itself for each server or command that is asked for.
 
 A request comes over a socket, with the three files of the new process. There are two kinds:
 
@@ -37,19 +37,19 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 PACKAGES = (
-    "penstock.api",
-    "penstock.apply",
-    "penstock.cli",
-    "penstock.client",
-    "penstock.core",
-    "penstock.embedded",
-    "penstock.engine",
-    "penstock.server",
-    "penstock.store",
+    "pelton.api",
+    "pelton.apply",
+    "pelton.cli",
+    "pelton.client",
+    "pelton.core",
+    "pelton.embedded",
+    "pelton.engine",
+    "pelton.server",
+    "pelton.store",
 )
-SKIPPED = ("penstock.cli.parquet", "penstock.cli.plgd.", "penstock.cli.sql.")  # large libraries
+SKIPPED = ("pelton.cli.parquet", "pelton.cli.plgd.", "pelton.cli.sql.")  # large libraries
 LIBRARIES = ("asyncio", "uvloop", "websockets", "prometheus_client", "bcrypt", "yaml")
-LARGE_PACKAGES = ("penstock.pipeline", "penstock.plgd", "penstock.spark", "penstock.sql")
+LARGE_PACKAGES = ("pelton.pipeline", "pelton.plgd", "pelton.spark", "pelton.sql")
 LARGE_LIBRARIES = (
     "deltalake",
     "duckdb",
@@ -60,7 +60,7 @@ LARGE_LIBRARIES = (
     "rich.live",
     "rich.table",
 )
-NEVER = ("penstock.plgd.gateway", "penstock.cli.plgd.gateway")  # gRPC, of which there are no copies
+NEVER = ("pelton.plgd.gateway", "pelton.cli.plgd.gateway")  # gRPC, of which there are no copies
 LOOK_EVERY_S = 1.0
 CLONE = {"x86_64": 56, "aarch64": 220}
 """The number of the system call, by machine."""

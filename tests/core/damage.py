@@ -12,12 +12,12 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance, queries, recovery
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.segment_reader import segment_head
-from penstock.core.stream.atomic_batch import store_whole
-from penstock.core.stream.draft import draft
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance, queries, recovery
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.segment_reader import segment_head
+from pelton.core.stream.atomic_batch import store_whole
+from pelton.core.stream.draft import draft
 from tests.core.streams import Site
 
 SEGMENT = 4096

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from penstock.core.consumer.api_subjects import ApiSubjects
-from penstock.core.consumer.consumer import ACK_EXPLICIT, Consumer
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.protocol.wire import OP_MSG
-from penstock.core.stream.stream import SYNC_INTERVAL, Stream
+from pelton.core.consumer.api_subjects import ApiSubjects
+from pelton.core.consumer.consumer import ACK_EXPLICIT, Consumer
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.protocol.wire import OP_MSG
+from pelton.core.stream.stream import SYNC_INTERVAL, Stream
 
 from .wires import Client, Server
 

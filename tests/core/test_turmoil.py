@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE
-from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL
+from pelton.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE
+from pelton.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL
 
 from .streams import Message, Site, block
 from .wires import Client

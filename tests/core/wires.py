@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 
-from penstock.core.base.clock import Clock
-from penstock.core.broker.reactor import Connection, Reactor
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
-from penstock.core.protocol.wire import ROLE_CLIENT, Parser
+from pelton.core.base.clock import Clock
+from pelton.core.broker.reactor import Connection, Reactor
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
+from pelton.core.protocol.wire import ROLE_CLIENT, Parser
 
 
 class Client:

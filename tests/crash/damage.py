@@ -280,7 +280,7 @@ def main() -> int:
     parser.add_argument("--flips", type=int, default=100)
     parser.add_argument("--others", type=int, default=20, help="of each other damage")
     parser.add_argument("--messages", type=int, default=200_000)
-    parser.add_argument("--server", default="penstock", help="penstock or nats-server")
+    parser.add_argument("--server", default="pelton", help="pelton or nats-server")
     parser.add_argument("--kill", action="store_true", help="the store of a killed server")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--verbose", action="store_true")
@@ -289,7 +289,7 @@ def main() -> int:
     rng = Random(seed)
     results: dict[str, list[Result]] = {kind: [] for kind in KINDS}
     worst: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="penstock-damage-") as name:
+    with tempfile.TemporaryDirectory(prefix="pelton-damage-") as name:
         folder = Path(name)
         store = Store(told.server, told.messages, kill=told.kill, folder=folder)
         held = sum(len(one) for one in store.held.values())
@@ -316,7 +316,7 @@ def main() -> int:
             print(summary(kind, told.server, came))
     every = [result for came in results.values() for result in came]
     wrong = sum(r.altered + r.silent + r.reused + r.not_started for r in every)
-    return 1 if wrong and told.server == "penstock" else 0
+    return 1 if wrong and told.server == "pelton" else 0
 
 
 if __name__ == "__main__":

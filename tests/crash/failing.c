@@ -1,5 +1,5 @@
-/* Preloaded into a server: while a file named after a call is in the folder PENSTOCK_FAULTS, that
- * call (sync, write, read) fails on files below PENSTOCK_FAULTS_BELOW, with the errno written in it. */
+/* Preloaded into a server: while a file named after a call is in the folder PELTON_FAULTS, that
+ * call (sync, write, read) fails on files below PELTON_FAULTS_BELOW, with the errno written in it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static int fault(const char *call, int fd)
 {
-    const char *folder = getenv("PENSTOCK_FAULTS"), *below = getenv("PENSTOCK_FAULTS_BELOW");
+    const char *folder = getenv("PELTON_FAULTS"), *below = getenv("PELTON_FAULTS_BELOW");
     char path[PATH_MAX], link[64], name[PATH_MAX], text[16] = "";
     ssize_t n;
     int flag;

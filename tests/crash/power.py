@@ -83,7 +83,7 @@ def cut(kind: str, mode: str, seed: int, load_s: float, *, every: bool) -> Tally
     """One power cut; `every`: with the streams that follow others, too."""
     kinds = [k for k in KINDS if every or k is not Followed]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-power-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pelton-power-")))
         image, after = folder / "disk", folder / "after"
         loop.make(image, DISK_BYTES)
         server = Logged(kind, store=str(folder / "store"))
@@ -122,7 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.power", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="in each mode")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--server", default="penstock", help="penstock or nats-server")
+    parser.add_argument("--server", default="pelton", help="pelton or nats-server")
     parser.add_argument("--modes", default=",".join(MODES))
     told = parser.parse_args()
     seed = SystemRandom().randrange(2**32) if told.seed is None else told.seed
@@ -132,7 +132,7 @@ def main() -> int:
     for mode, tally in rows.items():
         for number in range(1, told.rounds + 1):
             own, load_s = rng.randrange(2**32), rng.uniform(*LOAD_S)
-            every = mode in ON_DISK and told.server == "penstock"
+            every = mode in ON_DISK and told.server == "pelton"
             try:
                 came = cut(told.server, MODES[mode], own, load_s, every=every)
             except loop.NotHere as exc:
@@ -152,7 +152,7 @@ def main() -> int:
     print("\n" + table(rows, told.server, seed))
     for mode, losses in per_round.items():
         print(f"\nlost in each round, {mode}: " + ", ".join(losses))
-    return 1 if wrong and told.server == "penstock" else 0
+    return 1 if wrong and told.server == "pelton" else 0
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ class Soak:
         self._log = (folder / "events.log").open("a")
         for name in ("killed", "lasting"):
             (store / name).mkdir()
-            server = Soaked("penstock", store=str(store / name))
+            server = Soaked("pelton", store=str(store / name))
             server.prepare()
             subject = Subject(name, server, self.rng.randrange(2**32), rest_s)
             self.full_since_look[name] = False

@@ -6,8 +6,8 @@ python -m tests.crash.soaked OPTIONS
 import functools
 import sys
 
-from penstock.server import jetstream
-from penstock.server.__main__ import main
+from pelton.server import jetstream
+from pelton.server.__main__ import main
 
 SEGMENT_BYTES = 1 << 20
 

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from penstock.client import Options, StreamConfig, connect_blocking
-from penstock.client.base.addresses import parse_servers
-from penstock.errors import PenstockError
+from pelton.client import Options, StreamConfig, connect_blocking
+from pelton.client.base.addresses import parse_servers
+from pelton.errors import PeltonError
 from tests.crash.waiting import pause
 from tests.peers import ServerProcess, running_server
 from tests.ways import SEED, length
@@ -54,7 +54,7 @@ class Load(threading.Thread):
                     for n in range(self.rng.randint(1, 400)):
                         fast.publish("B.f", f"{label} {n} 0 ".encode())
                     fast.commit()
-                except (PenstockError, OSError):
+                except (PeltonError, OSError):
                     if number % 4 == 0:
                         self.stored.append((label, fast.flow.acked))
                     return
@@ -91,7 +91,7 @@ def test_batches_are_whole_after_a_kill(sync: str) -> None:
     rng = Random(SEED)
     committed: dict[str, int] = {}
     stored: dict[str, int] = {}
-    with running_server("penstock", "--sync_interval", sync) as server:
+    with running_server("pelton", "--sync_interval", sync) as server:
         with connect_blocking(server.url) as client:
             config = StreamConfig(name="B", subjects=["B.>"], allow_atomic=True, allow_batched=True)
             client.jetstream().create_stream(config)

@@ -39,7 +39,7 @@ def payload(seq: int) -> bytes:
 def killed() -> Iterator[ServerProcess]:
     """A killed server with two segments of large messages, and a second stream beside them."""
     print(f"seed {SEED}")
-    server = start_server("penstock")
+    server = start_server("pelton")
     wire = Wire(server.port)
     for name in ("BIG", "OTHER"):
         wire.ok(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})
@@ -58,7 +58,7 @@ def killed() -> Iterator[ServerProcess]:
 @pytest.fixture
 def copy(killed: ServerProcess, tmp_path: Path) -> Iterator[ServerProcess]:
     """Another server over a copy of its files; `again` copies them anew."""
-    server = ServerProcess("penstock", store=str(tmp_path / "store"))
+    server = ServerProcess("pelton", store=str(tmp_path / "store"))
     again(killed, server)
     yield server
     server.remove()

@@ -43,7 +43,7 @@ class Thin:
         """False: there is no right to, or no tools."""
         if shutil.which("mkfs.ext4") is None or shutil.which("mount") is None:
             return False
-        if run("mount", "-t", "tmpfs", "-o", "size=6m", "penstock-test", self.below):
+        if run("mount", "-t", "tmpfs", "-o", "size=6m", "pelton-test", self.below):
             return False
         with self.image.open("wb") as file:
             file.truncate(64 << 20)
@@ -87,7 +87,7 @@ def thin(tmp_path: Path) -> Iterator[Thin]:
 
 
 def test_a_failed_fsync_loses_nothing_that_was_acked(thin: Thin) -> None:
-    server = ServerProcess("penstock", store=str(thin.top))
+    server = ServerProcess("pelton", store=str(thin.top))
     try:
         server.start()
         wire = Wire(server.port, timeout=10)

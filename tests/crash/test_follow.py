@@ -42,7 +42,7 @@ def settle(client: RawClient) -> None:
 
 def test_killed_while_following() -> None:
     rng = random.Random(5)
-    server = ServerProcess("penstock")
+    server = ServerProcess("pelton")
     server.start()
     try:
         client = RawClient(server)

@@ -38,10 +38,10 @@ def small(tmp_path: Path) -> Iterator[ServerProcess]:
     place = tmp_path / "small"
     place.mkdir()
     mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=8m", "penstock-test", str(place)]
+    command = [mount or "mount", "-t", "tmpfs", "-o", "size=8m", "pelton-test", str(place)]
     if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("no right to mount a small file system here")
-    server = ServerProcess("penstock", store=str(place))
+    server = ServerProcess("pelton", store=str(place))
     try:
         server.start()
         yield server
@@ -200,7 +200,7 @@ def image(tmp_path: Path) -> Iterator[ServerProcess]:
             place = stack.enter_context(loop.mounted(tmp_path / "disk.img", tmp_path / "small"))
         except loop.NotHere as why:
             pytest.skip(str(why))
-        server = ServerProcess("penstock", store=str(place))
+        server = ServerProcess("pelton", store=str(place))
         server.arguments = ["--sync_interval", "always"]
         stack.callback(lambda: server.stop(kill=True))
         server.start()

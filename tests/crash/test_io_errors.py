@@ -46,12 +46,12 @@ class Faulty:
         subprocess.run(command, check=True)
         self.environment = {
             "LD_PRELOAD": str(library),
-            "PENSTOCK_FAULTS": str(self.switches),
-            "PENSTOCK_FAULTS_BELOW": f"{store}/jetstream",
+            "PELTON_FAULTS": str(self.switches),
+            "PELTON_FAULTS_BELOW": f"{store}/jetstream",
         }
         self.monitor = free_port()
         self.server = ServerProcess(
-            "penstock", store=str(store), arguments=["-m", str(self.monitor), *arguments]
+            "pelton", store=str(store), arguments=["-m", str(self.monitor), *arguments]
         )
         self.start()
 

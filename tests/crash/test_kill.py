@@ -42,7 +42,7 @@ def test_nothing_acked_is_lost_by_a_kill(sync: str) -> None:
     print(f"seed {SEED}")
     rng = Random(SEED)
     told = Told()
-    with running_server("penstock", "--sync_interval", sync) as server:
+    with running_server("pelton", "--sync_interval", sync) as server:
         wire = Wire(server.port)
         furnish(wire)
         wire.close()

@@ -166,7 +166,7 @@ def test_what_was_created_is_there_and_what_was_deleted_is_gone() -> None:
     rng = Random(SEED)
     books = [{f"S{k}-{n}": Stream() for n in range(NAMES)} for k in range(CLIENTS)]
     calls = 0
-    with running_server("penstock") as server:
+    with running_server("pelton") as server:
         for _ in range(ROUNDS):
             clients = [Client(server.port, book, rng.randrange(2**32)) for book in books]
             for client in clients:
@@ -224,7 +224,7 @@ def test_consumers_of_many_requests_at_once() -> None:
     print(f"seed {SEED}")
     rng = Random(SEED)
     known: set[str] = set()
-    with running_server("penstock") as server:
+    with running_server("pelton") as server:
         wire = Wire(server.port)
         wire.ok("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
         for _ in range(ROUNDS):

@@ -28,7 +28,7 @@ def test_a_power_cut(mode: str) -> None:
     for _ in range(ROUNDS):
         try:
             came = cut(
-                "penstock",
+                "pelton",
                 MODES[mode],
                 rng.randrange(2**32),
                 0.3 + rng.random() * length(0.3, 1.0),

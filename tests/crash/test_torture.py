@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]
 @pytest.mark.parametrize("mode", MODES)
 def test_all_kinds_of_load_survive_kills(mode: str) -> None:
     print(f"seed {SEED}")
-    tally = torture("penstock", MODES[mode], SEED, ROUNDS, load_s=LOAD_S)
+    tally = torture("pelton", MODES[mode], SEED, ROUNDS, load_s=LOAD_S)
     assert not tally.faults, (tally.faults, tally.failing, tally.examples)
     assert tally.acked >= LEAST * ROUNDS, "too little load to say anything"
 
 
 def test_a_loss_would_be_seen() -> None:
     """Messages removed and changed behind the ledgers' back are counted, each kind by its own."""
-    with running_server("penstock", "--sync_interval", "2m") as server:
+    with running_server("pelton", "--sync_interval", "2m") as server:
         world = World(server, SEED)
         world.furnish()
         world.load(0.4, lambda: server.stop(kill=True), least=1000, each=20)

@@ -101,7 +101,7 @@ def together(*threads: threading.Thread) -> None:
 def test_a_queue_survives_kills(sync: str) -> None:
     print(f"seed {SEED}")
     rng, told = Random(SEED), Told()
-    with running_server("penstock", "--sync_interval", sync) as server:
+    with running_server("pelton", "--sync_interval", sync) as server:
         wire = Wire(server.port)
         config = {"name": "WORK", "subjects": ["work.>"], "retention": "workqueue"}
         wire.ok("STREAM.CREATE.WORK", config)

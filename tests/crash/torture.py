@@ -36,7 +36,7 @@ LOAD_S = (0.05, 0.6)
 LEAST = 100  # acks of a life, on a machine that is busy with something else
 JOIN_S = 60.0
 
-# The same settings for both servers; 2m is nats-server's default, always is Penstock's.
+# The same settings for both servers; 2m is nats-server's default, always is Pelton's.
 MODES: dict[str, str] = {
     "always": "jetstream { sync_interval: always }\n",
     "2m": "jetstream { sync_interval: 2m }\n",
@@ -218,7 +218,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.torture", description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--server", default="penstock", help="penstock or nats-server")
+    parser.add_argument("--server", default="pelton", help="pelton or nats-server")
     parser.add_argument("--modes", default=",".join(MODES), help="of " + ", ".join(MODES))
     parser.add_argument("--kinds", default="", help="names of classes of tests.crash.kinds")
     parser.add_argument("--keep", default="", help="a folder for the store after a fault")

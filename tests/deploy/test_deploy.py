@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.server.config import read_config
-from penstock.server.options import parse_options
-from penstock.server.settings import DEFAULT_HTTP_PORT, DEFAULT_PORT
-from penstock.server.signals import SIGNALS
+from pelton.server.config import read_config
+from pelton.server.options import parse_options
+from pelton.server.settings import DEFAULT_HTTP_PORT, DEFAULT_PORT
+from pelton.server.signals import SIGNALS
 from tests.server.process import running
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -23,25 +23,25 @@ SECOND_NS = 1_000_000_000
 
 
 def manifests():
-    text = (DEPLOY / "kubernetes" / "penstock.yaml").read_text()
+    text = (DEPLOY / "kubernetes" / "pelton.yaml").read_text()
     return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text)}
 
 
 def pod():
-    return manifests()["StatefulSet", "penstock"]["spec"]["template"]["spec"]
+    return manifests()["StatefulSet", "pelton"]["spec"]["template"]["spec"]
 
 
 def kubernetes_settings():
-    text = manifests()["ConfigMap", "penstock"]["data"]["penstock.conf"]
-    return read_config(text, "penstock.conf", environ={"POD_NAME": "penstock-0"})
+    text = manifests()["ConfigMap", "pelton"]["data"]["pelton.conf"]
+    return read_config(text, "pelton.conf", environ={"POD_NAME": "pelton-0"})
 
 
 def test_the_configurations_are_valid():
     settings, warnings = kubernetes_settings()
     assert warnings == []
-    assert settings.server_name == "penstock-0"
+    assert settings.server_name == "pelton-0"
     assert settings.jetstream
-    image, warnings = read_config((DEPLOY / "docker" / "penstock.conf").read_text(), environ={})
+    image, warnings = read_config((DEPLOY / "docker" / "pelton.conf").read_text(), environ={})
     assert warnings == []
     assert (image.port, image.http_port) == (DEFAULT_PORT, DEFAULT_HTTP_PORT)
 
@@ -52,8 +52,8 @@ def test_ports_are_those_of_the_server():
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert ports == {"nats": settings.port, "monitor": settings.http_port}
     assert ports == {"nats": DEFAULT_PORT, "monitor": DEFAULT_HTTP_PORT}
-    labels = manifests()["StatefulSet", "penstock"]["spec"]["template"]["metadata"]["labels"]
-    for name in ("penstock", "penstock-headless"):
+    labels = manifests()["StatefulSet", "pelton"]["spec"]["template"]["metadata"]["labels"]
+    for name in ("pelton", "pelton-headless"):
         service = manifests()["Service", name]["spec"]
         assert service["selector"].items() <= labels.items()
         assert all(ports[each["targetPort"]] == each["port"] for each in service["ports"])
@@ -61,7 +61,7 @@ def test_ports_are_those_of_the_server():
 
 def test_the_volume_is_where_the_server_keeps_its_streams():
     settings, _ = kubernetes_settings()
-    stateful = manifests()["StatefulSet", "penstock"]["spec"]
+    stateful = manifests()["StatefulSet", "pelton"]["spec"]
     (container,) = pod()["containers"]
     mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     (claim,) = stateful["volumeClaimTemplates"]
@@ -70,7 +70,7 @@ def test_the_volume_is_where_the_server_keeps_its_streams():
     assert settings.max_file < size
     volumes = {each["name"] for each in pod()["volumes"]} | {claim["metadata"]["name"]}
     assert set(mounts.values()) == volumes
-    assert stateful["serviceName"] == "penstock-headless"
+    assert stateful["serviceName"] == "pelton-headless"
 
 
 def test_the_arguments_and_the_hook_are_the_servers():
@@ -81,14 +81,14 @@ def test_the_arguments_and_the_hook_are_the_servers():
     assert os.path.dirname(options.given["pid_file"]) in mounted
     command = container["lifecycle"]["preStop"]["exec"]["command"]
     hook = parse_options(command[1:])
-    assert command[0] == "penstock-server"
+    assert command[0] == "pelton-server"
     assert (hook.action, hook.signal) == ("signal", f"ldm={options.given['pid_file']}")
 
 
 def test_there_is_time_to_leave_slowly():
     settings, _ = kubernetes_settings()
     assert pod()["terminationGracePeriodSeconds"] * SECOND_NS > settings.lame_duck_duration_ns
-    image, _ = read_config((DEPLOY / "docker" / "penstock.conf").read_text(), environ={})
+    image, _ = read_config((DEPLOY / "docker" / "pelton.conf").read_text(), environ={})
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     stop = re.search(r"docker stop -t (\d+)", text)
     assert int(stop[1]) * SECOND_NS > image.lame_duck_duration_ns
@@ -111,22 +111,22 @@ def test_the_probes_are_answered(tmp_path):
 def unit():
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str
-    parser.read(DEPLOY / "systemd" / "penstock.service")
+    parser.read(DEPLOY / "systemd" / "pelton.service")
     return parser
 
 
 def test_the_unit_starts_and_signals_the_server():
     service = unit()["Service"]
     command, *arguments = service["ExecStart"].split()
-    assert os.path.basename(command) == "penstock-server"
-    assert parse_options(arguments).config == "/etc/penstock/penstock.conf"
+    assert os.path.basename(command) == "pelton-server"
+    assert parse_options(arguments).config == "/etc/pelton/pelton.conf"
     assert service["KillSignal"] == SIGNALS["ldm"].name
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert SIGNALS["reload"] == signal.SIGHUP
     settings, _ = read_config("port: 1", environ={})
     assert int(service["TimeoutStopSec"]) * SECOND_NS > settings.lame_duck_duration_ns
-    rotate = (DEPLOY / "logrotate" / "penstock").read_text()
-    line = next(each for each in rotate.splitlines() if "penstock-server" in each)
+    rotate = (DEPLOY / "logrotate" / "pelton").read_text()
+    line = next(each for each in rotate.splitlines() if "pelton-server" in each)
     assert parse_options(line.split(">")[0].split()[1:]).signal.partition("=")[0] == "reopen"
 
 
@@ -148,15 +148,15 @@ def test_systemd_is_told_when_the_server_listens(tmp_path):
     reason="no systemd-analyze here",
 )
 def test_systemd_knows_every_line_of_the_unit(tmp_path):
-    text = (DEPLOY / "systemd" / "penstock.service").read_text()
-    path = tmp_path / "penstock.service"
+    text = (DEPLOY / "systemd" / "pelton.service").read_text()
+    path = tmp_path / "pelton.service"
     path.write_text(
         re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", text, flags=re.MULTILINE)
     )
     said = subprocess.run(
         ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False
     )
-    assert "penstock.service" not in said.stderr, said.stderr
+    assert "pelton.service" not in said.stderr, said.stderr
 
 
 def test_the_image_copies_what_is_let_through_to_the_builder():

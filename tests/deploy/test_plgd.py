@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from penstock.apply.defaults import settled_stream
-from penstock.apply.reading import checked, read
-from penstock.apply.terraform import File
-from penstock.cli.plgd.bundle import configuration
-from penstock.client import connect_blocking
-from penstock.errors import PenstockError
-from penstock.server.config import read_config
+from pelton.apply.defaults import settled_stream
+from pelton.apply.reading import checked, read
+from pelton.apply.terraform import File
+from pelton.cli.plgd.bundle import configuration
+from pelton.client import connect_blocking
+from pelton.errors import PeltonError
+from pelton.server.config import read_config
 from tests.peers import ServerProcess
 from tests.server.leafs import linked, need, wait_for
 
@@ -34,7 +34,7 @@ SUBJECT = "plgd.owners.1.devices.2.resources.3.resourcechanged"
 @contextmanager
 def bundle(folder: Path, **environ: str) -> Iterator[str]:
     """A bundle that runs; its URL."""
-    command = [sys.executable, "-m", "penstock.cli", "bundle", "--data", str(folder)]
+    command = [sys.executable, "-m", "pelton.cli", "bundle", "--data", str(folder)]
     child = subprocess.Popen(
         [*command, "-a", "127.0.0.1", "-p", "-1"],
         env={**os.environ, **environ},
@@ -93,7 +93,7 @@ def test_the_configuration_is_the_users_after_the_first_start(tmp_path: Path) ->
 
 def test_without_jetstream_the_bundle_is_a_plain_server(tmp_path: Path) -> None:
     with bundle(tmp_path / "data") as url, connect_blocking(url) as client:
-        with pytest.raises(PenstockError):
+        with pytest.raises(PeltonError):
             client.jetstream().account_info()
         client.publish(SUBJECT, b"event")
         client.flush()
@@ -101,7 +101,7 @@ def test_without_jetstream_the_bundle_is_a_plain_server(tmp_path: Path) -> None:
 
 def test_jetstream_is_true_or_false(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "bundle", "--data", str(tmp_path / "data")],
+        [sys.executable, "-m", "pelton.cli", "bundle", "--data", str(tmp_path / "data")],
         env={**os.environ, "JETSTREAM": "maybe"},
         capture_output=True,
         text=True,
@@ -138,7 +138,7 @@ def test_a_leaf_keeps_the_events_of_a_real_hub(tmp_path: Path) -> None:
     try:
         with connect_blocking(hub.url, timeout=60) as at_hub:
             for number in (1, 2):
-                command = [sys.executable, "-m", "penstock.server", "-a", "127.0.0.1"]
+                command = [sys.executable, "-m", "pelton.server", "-a", "127.0.0.1"]
                 leaf = subprocess.Popen(
                     [*command, "-c", str(PLGD / "leaf.conf")],
                     env={**os.environ, **environ},

@@ -12,8 +12,8 @@ import nats
 import pytest
 import uvloop
 
-from penstock import embedded
-from penstock.client import (
+from pelton import embedded
+from pelton.client import (
     ConnectError,
     ConnectionClosed,
     Options,
@@ -21,8 +21,8 @@ from penstock.client import (
     connect,
     connect_blocking,
 )
-from penstock.client.base.addresses import parse_server, parse_servers
-from penstock.client.base.memory import open_socket
+from pelton.client.base.addresses import parse_server, parse_servers
+from pelton.client.base.memory import open_socket
 from tests.client.shells import SHELLS, connected
 
 
@@ -111,12 +111,12 @@ def test_without_jetstream_there_is_no_store():
 
 def test_signals_and_logging_stay_the_programs(caplog):
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    frozen = logging.getLogger("penstock.server").handlers[:]
-    with caplog.at_level(logging.INFO, "penstock.server"), embedded.Server():
+    frozen = logging.getLogger("pelton.server").handlers[:]
+    with caplog.at_level(logging.INFO, "pelton.server"), embedded.Server():
         assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert "Server is ready" in caplog.messages
     assert "Server Exiting.." in caplog.messages
-    assert logging.getLogger("penstock.server").handlers == frozen
+    assert logging.getLogger("pelton.server").handlers == frozen
 
 
 def test_nothing_is_left_open():
@@ -322,8 +322,8 @@ def test_the_url_of_memory():
 
 
 def test_the_seed_is_drawn_before_maps_exist():
-    program = "import penstock.client, penstock.embedded as e; print(e.SEEDED)"
-    late = "import penstock.server.app, penstock.embedded as e; print(e.SEEDED)"
+    program = "import pelton.client, pelton.embedded as e; print(e.SEEDED)"
+    late = "import pelton.server.app, pelton.embedded as e; print(e.SEEDED)"
     outputs = [
         subprocess.run([sys.executable, "-c", each], capture_output=True, text=True, check=True)
         for each in (program, late)

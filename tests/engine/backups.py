@@ -5,7 +5,7 @@ import tarfile
 from io import BytesIO
 from typing import Any
 
-from penstock.core.base.s2 import FrameReader, FrameWriter
+from pelton.core.base.s2 import FrameReader, FrameWriter
 from tests.engine.house import House
 
 

@@ -6,9 +6,9 @@ import tarfile
 from collections.abc import Iterator
 from functools import cache
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.engine.backups import archive
-from penstock.engine.backups.nats_files import checksum
+from pelton.core.base.buffer import crc32c_of
+from pelton.engine.backups import archive
+from pelton.engine.backups.nats_files import checksum
 from tests.core.stream.test_backup import END, entry, number
 
 MIB = 1 << 20

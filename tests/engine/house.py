@@ -5,11 +5,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from penstock.api.calls import AccountLimits
-from penstock.core.base.clock import Clock
-from penstock.core.base.disk import Disk
-from penstock.engine import Engine, Settings
-from penstock.vault import Vault
+from pelton.api.calls import AccountLimits
+from pelton.core.base.clock import Clock
+from pelton.core.base.disk import Disk
+from pelton.engine import Engine, Settings
+from pelton.vault import Vault
 from tests.core.wires import Server
 
 START_NS = 1_700_000_000_000_000_000

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.backups import archive
-from penstock.engine.backups.archive import ArchiveError, Entry, Piece, Reader
+from pelton.engine.backups import archive
+from pelton.engine.backups.archive import ArchiveError, Entry, Piece, Reader
 
 names = st.text("abc/_-é%", min_size=1, max_size=130).filter(lambda n: not n.startswith("/"))
 files = st.dictionaries(names.map(lambda n: n.strip("/") or "x"), st.binary(max_size=2000))

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.api import ApiError, StreamConfig, decode_request, decode_response, encode
-from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
-from penstock.api.consumers import ConsumerConfig
-from penstock.api.streams import StreamConsumerLimits
-from penstock.engine.calls import consumer_calls
-from penstock.engine.config import consumer_config, stream_config
+from pelton.api import ApiError, StreamConfig, decode_request, decode_response, encode
+from pelton.api.calls import CreateConsumerRequest, StreamConfigRequest
+from pelton.api.consumers import ConsumerConfig
+from pelton.api.streams import StreamConsumerLimits
+from pelton.engine.calls import consumer_calls
+from pelton.engine.config import consumer_config, stream_config
 
 HERE = Path(__file__).parent
 

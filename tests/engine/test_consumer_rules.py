@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock.api.times import format_time
-from penstock.engine.base.hashes import short_hash
+from pelton.api.times import format_time
+from pelton.engine.base.hashes import short_hash
 from tests.engine.house import SECOND, House
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from penstock.core.consumer.snapshot import pack, unpack
-from penstock.engine.files.consumer_states import SavedState
+from pelton.core.consumer.snapshot import pack, unpack
+from pelton.engine.files.consumer_states import SavedState
 
 
 def found(delivered: int, passed: int, next_seq: int) -> SavedState:

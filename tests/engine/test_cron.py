@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.base.cron import Cron, TimetableError, ZoneError, due, zone_of
+from pelton.engine.base.cron import Cron, TimetableError, ZoneError, due, zone_of
 from tests.ways import length
 
 SECOND = 1_000_000_000

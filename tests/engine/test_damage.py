@@ -1,7 +1,7 @@
 """Damage to every file of a store, as clients see it: streams, consumers, messages, acks.
 
 tests/core/log/test_damage.py damages the files of a log byte by byte. Here every other file is
-damaged: at every byte with PENSTOCK_FULL=1 (some minutes), else at every n-th byte.
+damaged: at every byte with PELTON_FULL=1 (some minutes), else at every n-th byte.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.dialects import configurations as old
-from penstock.api.dialects.requests import ROWS
-from penstock.core.protocol.permissions import ConnectionPermissions
+from pelton.api.dialects import configurations as old
+from pelton.api.dialects.requests import ROWS
+from pelton.core.protocol.permissions import ConnectionPermissions
 from tests.engine.house import SECOND, START_NS, House
 
 OK = b"+OK"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import matches
-from penstock.engine.calls import direct_get
+from pelton.core.protocol.subjects import matches
+from pelton.engine.calls import direct_get
 from tests.engine.house import House
 from tests.ways import length
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.protocol.subjects import collide
-from penstock.engine.calls.api_calls import CALLS, Body
+from pelton.core.protocol.subjects import collide
+from pelton.engine.calls.api_calls import CALLS, Body
 from tests.engine.house import House
 
 ROOT = Path(__file__).parents[2]

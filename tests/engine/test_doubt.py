@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.vault import Vault
+from pelton.vault import Vault
 from tests.engine.house import SECOND, House
 
 MARKS = (b"marksubject", b"markpayload", b"markheader", b"markdescription")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import disk_recovery, maintenance
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import LogOpening
-from penstock.testing.simulated_disk import PowerCut, SimDisk
-from penstock.vault import Vault
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import disk_recovery, maintenance
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import LogOpening
+from pelton.testing.simulated_disk import PowerCut, SimDisk
+from pelton.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.engine.test_encryption import MARKS, busy, facts
 from tests.ways import length

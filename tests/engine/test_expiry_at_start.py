@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.rules import message_ttl
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.rules import message_ttl
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.backups import backup, restore
 from tests.engine.house import SECOND, House
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.broker.reactor import HandedSync
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.broker.reactor import HandedSync
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.log.test_disk_recovery import NthFails
 from tests.engine.house import SECOND, House
 from tests.ways import FULL, SEED

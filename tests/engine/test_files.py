@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.files.files import AccountFiles
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.files.files import AccountFiles
+from pelton.testing.simulated_disk import SimDisk
 
 
 def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.heavy_requests import Heavy, requests
-from penstock.engine.base.settings import MAX_ITEMS, MAX_SUBJECT_TOKENS, MAX_SUBJECTS, MAX_TOKENS
+from pelton.engine.base.settings import MAX_ITEMS, MAX_SUBJECT_TOKENS, MAX_SUBJECTS, MAX_TOKENS
 from tests.ways import SEED, length
 
 from .house import House

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.files.checksummed_files import incomplete, sealed
-from penstock.store.checks import look
-from penstock.store.reports import NOTE
-from penstock.testing.simulated_disk import PowerCut, SimDisk
-from penstock.vault import Vault
+from pelton.core.base.disk import PyDisk
+from pelton.engine.files.checksummed_files import incomplete, sealed
+from pelton.store.checks import look
+from pelton.store.reports import NOTE
+from pelton.testing.simulated_disk import PowerCut, SimDisk
+from pelton.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.store.stores import place_of
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.api.calls import AccountLimits
-from penstock.core.base.quota import Quota
-from penstock.engine.account import limits
-from penstock.engine.base.settings import ServerLimits
+from pelton.api.calls import AccountLimits
+from pelton.core.base.quota import Quota
+from pelton.engine.account import limits
+from pelton.engine.base.settings import ServerLimits
 from tests.engine.house import House
 
 NAMES = ("A", "B", "C")
@@ -24,7 +24,7 @@ class Totals(RuleBasedStateMachine):
 
     @initialize(folder=st.just("account"))
     def start(self, folder: str) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="penstock-limits-")
+        self.folder = tempfile.TemporaryDirectory(prefix="pelton-limits-")
         most = {"": AccountLimits(max_memory=3000, max_storage=4000, max_streams=2)}
         self.house = House(Path(self.folder.name) / folder, account_limits=most, max_storage=9000)
 

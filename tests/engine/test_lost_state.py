@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.testing.simulated_disk import SimDisk
-from penstock.vault import Vault
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.testing.simulated_disk import SimDisk
+from pelton.vault import Vault
 from tests.engine.house import SECOND, House
 
 STORE = Path("store")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.log import maintenance
+from pelton.core.log import maintenance
 from tests.engine.house import SECOND, START_NS, House
 
 HEADERS = b"NATS/1.0\r\nA: 1\r\n\r\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.core.consumer.snapshot import unpack
-from penstock.engine.backups.nats_consumer_state import from_peer, to_peer
-from penstock.engine.backups.nats_files import NatsConsumerState
+from pelton.core.consumer.snapshot import unpack
+from pelton.engine.backups.nats_consumer_state import from_peer, to_peer
+from pelton.engine.backups.nats_files import NatsConsumerState
 from tests.engine.house import SECOND, House
 
 

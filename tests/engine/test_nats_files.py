@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.consumers import ConsumerConfig
-from penstock.api.streams import StreamConfig
-from penstock.engine.backups import nats_files
-from penstock.engine.backups.nats_files import NatsConsumerState, pack_state, unpack_state
+from pelton.api.consumers import ConsumerConfig
+from pelton.api.streams import StreamConfig
+from pelton.engine.backups import nats_files
+from pelton.engine.backups.nats_files import NatsConsumerState, pack_state, unpack_state
 
 SECOND = 1_000_000_000
 

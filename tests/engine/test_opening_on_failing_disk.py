@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.testing.simulated_disk import SimDisk
-from penstock.vault import Vault
+from pelton.core.base.disk import PyDisk
+from pelton.testing.simulated_disk import SimDisk
+from pelton.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.ways import FULL, REASON, SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.testing.inodes import File
+    from pelton.testing.inodes import File
 
 STORE = Path("store")
 S = "store/jetstream/$G/streams/S"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.lifecycles import streams
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.lifecycles import streams
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
 STORE = Path("store")

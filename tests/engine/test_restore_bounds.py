@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from penstock.api.calls import AccountLimits
-from penstock.core.log.recovery import open_log
-from penstock.engine.backups.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
-from penstock.engine.backups.restore_staging import Staging
-from penstock.engine.backups.restores import Restore
-from penstock.engine.backups.snapshots import Snapshot
-from penstock.engine.backups.spool import PIECE_BYTES, Spool
+from pelton.api.calls import AccountLimits
+from pelton.core.log.recovery import open_log
+from pelton.engine.backups.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
+from pelton.engine.backups.restore_staging import Staging
+from pelton.engine.backups.restores import Restore
+from pelton.engine.backups.snapshots import Snapshot
+from pelton.engine.backups.spool import PIECE_BYTES, Spool
 from tests.core.stream.test_backup import END, blocks_of, entry
 from tests.engine.backups import Receiver, backup, files_of, packed, restore, tar_of
 from tests.engine.bombs import CONSUMER, META, MIB, bombs, file, half_a_record, tar

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.base.s2 import compress
-from penstock.engine.backups import restores
-from penstock.engine.backups.nats_files import checksum
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.base.s2 import compress
+from pelton.engine.backups import restores
+from pelton.engine.backups.nats_files import checksum
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.stream.test_backup import END, entry
 from tests.engine.backups import (
     backup,
@@ -235,7 +235,7 @@ def hostile(house: House, outside: Path) -> dict[str, bytes]:
 
 
 def tar_head(name: str, size: int) -> bytes:
-    from penstock.engine.backups import archive
+    from pelton.engine.backups import archive
 
     return archive.head(name, size, 0) + bytes(2048)
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.core.protocol.subjects import matches
+from pelton.core.protocol.subjects import matches
 from tests.engine.house import House
 from tests.ways import length
 

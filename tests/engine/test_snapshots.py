@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.backups.nats_files import unpack_state
+from pelton.engine.backups.nats_files import unpack_state
 from tests.engine.backups import Receiver, backup, files_of, unpacked
 from tests.engine.house import SECOND, House
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.api.calls import AccountLimits
-from penstock.core.protocol.wire import OP_MSG
+from pelton.api.calls import AccountLimits
+from pelton.core.protocol.wire import OP_MSG
 from tests.engine.house import House
 
 SEGMENTS = 7
@@ -196,7 +196,7 @@ def test_a_fault_of_ours_costs_one_stream(house: House, monkeypatch: pytest.Monk
         if stream.config.name == "SMALL":
             raise RuntimeError("no")
 
-    monkeypatch.setattr("penstock.engine.lifecycles.consumers.recover", broken)
+    monkeypatch.setattr("pelton.engine.lifecycles.consumers.recover", broken)
     house = house.crash(gradually=True)
     asker = Asker(house).send("small.x")
     open_all(house)

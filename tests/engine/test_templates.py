@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.api.calls import AccountLimits
-from penstock.core.protocol.permissions import ConnectionPermissions
+from pelton.api.calls import AccountLimits
+from pelton.core.protocol.permissions import ConnectionPermissions
 from tests.engine.house import House
 
 OK = b"+OK"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.base import timers as module
-from penstock.engine.base.timers import Timers
+from pelton.engine.base import timers as module
+from pelton.engine.base.timers import Timers
 
 STEPS = st.lists(
     st.one_of(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import subset
-from penstock.engine.base.transforms import TransformError, check, fnv1a, parse, publishable
+from pelton.core.protocol.subjects import subset
+from pelton.engine.base.transforms import TransformError, check, fnv1a, parse, publishable
 
 APPLIED = [
     ("a.*.*", "b.$2.$1", "a.x.y", "b.y.x"),

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.files.waiting_files import CHANGES_MAX
-from penstock.testing.simulated_disk import PowerCut, SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.files.waiting_files import CHANGES_MAX
+from pelton.testing.simulated_disk import PowerCut, SimDisk
 from tests.engine.house import House
 from tests.ways import SEED, length
 

@@ -53,9 +53,7 @@ def main() -> int:
     if said.command == "build":
         return 0
     if importlib.util.find_spec("atheris") is None:
-        print(
-            "no atheris here (pip install 'penstock[fuzz]'): the kept inputs are replayed instead"
-        )
+        print("no atheris here (pip install 'pelton[fuzz]'): the kept inputs are replayed instead")
         return runs.replay_all(said.targets)
     if said.command == "keep":
         return runs.keep(said.targets)

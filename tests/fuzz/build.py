@@ -1,7 +1,7 @@
 """The core once more, with sanitizers, beside the normal build.
 
 The C files that Cython made for the normal build are compiled again, so that what is fuzzed is what is shipped, but
-for gcc's checks. They go into a package tree of links: the ``.so`` files of ``build/asan/penstock/core`` are its own, all else
+for gcc's checks. They go into a package tree of links: the ``.so`` files of ``build/asan/pelton/core`` are its own, all else
 leads to ``src``. A process that has that folder first on its path, and the sanitizer's library loaded before all
 others, runs the instrumented core: `environment` says how.
 """
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "penstock"
+SOURCE = ROOT / "src" / "pelton"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 ADDRESS = ["-fsanitize=address", "-fsanitize-coverage=trace-pc,trace-cmp"]
@@ -53,7 +53,7 @@ def compiler() -> str:
 
 def build(kind: str = "asan", jobs: int | None = None) -> int:
     """Bring the tree up to date; how many modules were compiled. CalledProcessError when one can't be."""
-    target = folder(kind) / "penstock"
+    target = folder(kind) / "pelton"
     (target / "core").mkdir(parents=True, exist_ok=True)
     link(SOURCE, target, {"core", "__pycache__"})
     texts = {".py", ".pyi", ".pxd"}
@@ -115,7 +115,7 @@ def environment(kind: str = "asan") -> dict[str, str]:
         "PYTHONPATH": str(folder(kind)),
         "PYTHONMALLOC": "malloc",  # a bytes object ends where it ends, for the sanitizer, too
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-        "PENSTOCK_CORE": kind,
+        "PELTON_CORE": kind,
     }
     if kind == "asan":
         said["ASAN_OPTIONS"] = options

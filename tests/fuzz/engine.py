@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMPARISONS = [f"trace_{kind}{size}" for kind in ("cmp", "const_cmp") for size in (1, 2, 4, 8)]
 # Python modules whose coverage guides: what decides about bytes from outside in Python.
-GUIDING = ["penstock.api", "penstock.engine", "penstock.server", "penstock.nkeys"]
+GUIDING = ["pelton.api", "pelton.engine", "pelton.server", "pelton.nkeys"]
 
 
 def attach(coverage: ctypes.CDLL) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.broker.router import Router
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.atomic_batch import store_whole
-from penstock.core.stream.draft import draft
-from penstock.core.stream.stream import Stream
+from pelton.core.base.disk import PyDisk
+from pelton.core.broker.router import Router
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.atomic_batch import store_whole
+from pelton.core.stream.draft import draft
+from pelton.core.stream.stream import Stream
 from tests.core.wires import Server
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-from penstock.core.base.buffer import crc32c_of
+from pelton.core.base.buffer import crc32c_of
 
 SEGMENT_HEAD = 32
 INDEX_HEAD = 112

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import Client, KeyValueConfig, StreamSource, SubjectTransform
-from penstock.errors import KeyExists, RevisionConflict
+from pelton.client import Client, KeyValueConfig, StreamSource, SubjectTransform
+from pelton.errors import KeyExists, RevisionConflict
 from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.client import KvEntry
+    from pelton.client import KvEntry
     from tests.interop.probe import GoClient
 
 WRONG_LAST_SEQUENCE = 10071

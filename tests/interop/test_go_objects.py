@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     Client,
     LinkNotFollowed,
     ObjectInfo,
@@ -15,7 +15,7 @@ from penstock.client import (
     ObjectNotFound,
     ObjectStoreConfig,
 )
-from penstock.errors import ApiError
+from pelton.errors import ApiError
 from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import Client, Request, ServiceConfig, ServiceError, connect
+from pelton.client import Client, Request, ServiceConfig, ServiceError, connect
 from tests.interop.probe import plain
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import (
+from pelton.client import (
     Client,
     KeyValueConfig,
     LinkNotFollowed,
@@ -18,7 +18,7 @@ from penstock.client import (
     ObjectStoreConfig,
     ServiceError,
 )
-from penstock.errors import ApiError, KeyExists, RevisionConflict
+from pelton.errors import ApiError, KeyExists, RevisionConflict
 from tests.interop.probe import RefusedError, plain
 from tests.interop.test_go_keyvalue import ours_as_rows, theirs_as_rows
 from tests.interop.test_go_objects import as_row

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api import decode_response, encode
-from penstock.client import (
+from pelton.api import decode_response, encode
+from pelton.client import (
     ConsumerConfig,
     ElasticGroupConfig,
     KeyValueConfig,
@@ -24,7 +24,7 @@ from penstock.client import (
     StreamConfig,
     connect_blocking,
 )
-from penstock.client.groups.config import ELASTIC_BUCKET, STATIC_BUCKET
+from pelton.client.groups.config import ELASTIC_BUCKET, STATIC_BUCKET
 from tests.client.shells import SHELLS, connected
 
 if TYPE_CHECKING:

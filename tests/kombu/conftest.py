@@ -9,7 +9,7 @@ from typing import Any
 import kombu
 import pytest
 
-import penstock.kombu  # noqa: F401  # makes penstock:// a broker URL
+import pelton.kombu  # noqa: F401  # makes pelton:// a broker URL
 from tests.peers import ServerProcess, available_servers, running_server
 
 Connecting = Callable[..., kombu.Connection]
@@ -29,7 +29,7 @@ def connect(server: ServerProcess) -> Iterator[Connecting]:
     made: list[kombu.Connection] = []
 
     def open_one(**options: Any) -> kombu.Connection:
-        url = f"penstock://127.0.0.1:{server.port}/{vhost}"
+        url = f"pelton://127.0.0.1:{server.port}/{vhost}"
         made.append(kombu.Connection(url, transport_options=options))
         return made[-1]
 

@@ -7,11 +7,11 @@ import time
 
 from celery import Celery
 
-import penstock.kombu  # noqa: F401  # makes penstock:// a broker URL
+import pelton.kombu  # noqa: F401  # makes pelton:// a broker URL
 
 app = Celery(
     "shop",
-    broker=os.environ.get("SHOP_BROKER", "penstock://"),
+    broker=os.environ.get("SHOP_BROKER", "pelton://"),
     backend=os.environ.get("SHOP_RESULTS", "rpc://"),
 )
 app.conf.update(

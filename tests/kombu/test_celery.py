@@ -47,7 +47,7 @@ class Shop:
         self.journal = folder / "journal"
         self.journal.touch()
         self.log = folder / "worker.log"
-        self.broker = f"penstock://127.0.0.1:{server.port}"
+        self.broker = f"pelton://127.0.0.1:{server.port}"
         self.workers: list[subprocess.Popen[bytes]] = []
         app.conf.update(broker_url=self.broker, result_backend="rpc://")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import literal
-from penstock.kombu.names import (
+from pelton.core.protocol.subjects import literal
+from pelton.kombu.names import (
     HEADER,
     BrokerOptions,
     Names,

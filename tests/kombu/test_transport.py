@@ -11,9 +11,9 @@ import pytest
 from kombu import Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 
-import penstock.client
-from penstock.errors import ConnectError
-from penstock.kombu.broker import QueueMismatch
+import pelton.client
+from pelton.errors import ConnectError
+from pelton.kombu.broker import QueueMismatch
 
 pytestmark = pytest.mark.peer
 
@@ -200,7 +200,7 @@ def test_a_delayed_message_waits_in_the_stream(connect, server):
     assert datetime.datetime.now(datetime.UTC) >= soon
     for each in shelf.messages:
         each.ack()
-    with penstock.client.connect_blocking(server.url) as nc:
+    with pelton.client.connect_blocking(server.url) as nc:
         broker = connection.transport.broker
         assert nc.jetstream().stream_info(broker.names.tasks).state.messages == 0
 
@@ -273,21 +273,19 @@ def test_simple_queues(connect):
 
 def test_virtual_hosts_are_apart(connect, server):
     put(connect(), QUEUE, "mine")
-    other = kombu.Connection(f"penstock://127.0.0.1:{server.port}/other-{id(connect)}")
+    other = kombu.Connection(f"pelton://127.0.0.1:{server.port}/other-{id(connect)}")
     with other:
         Shelf(other, QUEUE).nothing_comes()
 
 
 def test_no_server():
     with pytest.raises(kombu.exceptions.OperationalError):
-        kombu.Connection("penstock://127.0.0.1:1").ensure_connection(
-            max_retries=1, interval_start=0
-        )
+        kombu.Connection("pelton://127.0.0.1:1").ensure_connection(max_retries=1, interval_start=0)
     with pytest.raises(ConnectError):
-        kombu.Connection("penstock://127.0.0.1:1").connect()
+        kombu.Connection("pelton://127.0.0.1:1").connect()
 
 
 def test_tls_settings_that_are_not_known():
-    connection = kombu.Connection("penstock://127.0.0.1:1", ssl={"ca_cert": "x"})
+    connection = kombu.Connection("pelton://127.0.0.1:1", ssl={"ca_cert": "x"})
     with pytest.raises(ValueError, match="broker_use_ssl: unknown ca_cert; known: ca_certs"):
         connection.connect()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
 from tests.peers import available_servers, command_of, start_server
 from tests.spark.jvm import EVERY_WAY
 
@@ -74,11 +74,11 @@ def file(tmp_path):
 
 
 class Run:
-    """``penstock pipeline run --once`` as a process."""
+    """``pelton pipeline run --once`` as a process."""
 
     def __init__(self, file, server):
         self.begun = time.monotonic()
-        command = ["-m", "penstock.cli", "pipeline", "run", str(file), "--once", "--json"]
+        command = ["-m", "pelton.cli", "pipeline", "run", str(file), "--once", "--json"]
         self.process = subprocess.Popen(
             [sys.executable, *command],
             stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ def test_the_how_to_under_kills(server, file, tmp_path):
     compare(tmp_path, server, ORDERS + 500)
 
     said = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "pipeline", "status", str(file), "--json"],
+        [sys.executable, "-m", "pelton.cli", "pipeline", "status", str(file), "--json"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.description.problems import PipelineError
-from penstock.pipeline.description.reading import read
-from penstock.pipeline.running.syntax import check_syntax, texts_of
+from pelton.pipeline.description.problems import PipelineError
+from pelton.pipeline.description.reading import read
+from pelton.pipeline.running.syntax import check_syntax, texts_of
 
 FILE = Path("/somewhere/shop.yaml")
 SHOP = """\

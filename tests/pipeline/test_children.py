@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from penstock.pipeline.children import Children, FolderInUseError, end_process, started_at
+from pelton.pipeline.children import Children, FolderInUseError, end_process, started_at
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -32,7 +32,7 @@ def test_a_folder_has_one_holder(tmp_path):
 PARENT = """
 import sys, time
 from pathlib import Path
-from penstock.pipeline.children import Children
+from pelton.pipeline.children import Children
 folder = Path(sys.argv[1])
 children = Children(folder)
 command = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -93,5 +93,5 @@ def test_processes_that_are_not_there():
 def test_a_command_that_is_not_there(tmp_path):
     children = Children(tmp_path)
     with pytest.raises(FileNotFoundError):
-        children.start("server", ["/nowhere/penstock-server"], tmp_path / "log")
+        children.start("server", ["/nowhere/pelton-server"], tmp_path / "log")
     children.release()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.description.drawing import draw
-from penstock.pipeline.description.example import EXAMPLE
-from penstock.pipeline.description.functions import check_functions
-from penstock.pipeline.description.graph import cut_of, ordered, streams_of
-from penstock.pipeline.description.problems import PipelineError
-from penstock.pipeline.description.reading import load, read
+from pelton.pipeline.description.drawing import draw
+from pelton.pipeline.description.example import EXAMPLE
+from pelton.pipeline.description.functions import check_functions
+from pelton.pipeline.description.graph import cut_of, ordered, streams_of
+from pelton.pipeline.description.problems import PipelineError
+from pelton.pipeline.description.reading import load, read
 
 FILE = Path("/somewhere/orders.yaml")
 GOOD = """\

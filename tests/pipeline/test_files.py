@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.logs import files
-from penstock.pipeline.logs.files import (
+from pelton.pipeline.logs import files
+from pelton.pipeline.logs.files import (
     BadLogPathError,
     Identity,
     Mark,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.logs.landing import Landing
-from penstock.pipeline.logs.transforms import parsed, shipped
+from pelton.pipeline.logs.landing import Landing
+from pelton.pipeline.logs.transforms import parsed, shipped
 from tests.pipeline.test_transforms import HEADERS, MESSAGES, STORED
 from tests.ways import length
 

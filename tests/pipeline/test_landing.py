@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.pipeline.logs.landing import (
+from pelton.pipeline.logs.landing import (
     LINES_SCHEMA,
     Landing,
     batch_function,
     count_lines,
     summarise,
 )
-from penstock.pipeline.logs.transforms import parsed, per_minute, shipped
-from penstock.spark.tables.data_files import write_rows
-from penstock.spark.tables.places import place
-from penstock.spark.tables.stream_tables import Batch
+from pelton.pipeline.logs.transforms import parsed, per_minute, shipped
+from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.places import place
+from pelton.spark.tables.stream_tables import Batch
 from tests.ways import skip_other_servers
 
 SOURCE = "LOGS@2026"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.logs.names import path_of, refusal, subject_of, subjects_of, token
-from penstock.pipeline.logs.rotation import is_left_out, originals
+from pelton.pipeline.logs.names import path_of, refusal, subject_of, subjects_of, token
+from pelton.pipeline.logs.rotation import is_left_out, originals
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from penstock.pipeline.display import Screen
-from penstock.pipeline.running.engine import consumer_name
-from penstock.pipeline.running.numbers import Board, QueriesView, as_data, summary_table
-from penstock.pipeline.running.queries import Query
-from penstock.pipeline.running.supervising import NO_REASON, brief
-from penstock.pipeline.running.writing import writer_name
+from pelton.pipeline.display import Screen
+from pelton.pipeline.running.engine import consumer_name
+from pelton.pipeline.running.numbers import Board, QueriesView, as_data, summary_table
+from pelton.pipeline.running.queries import Query
+from pelton.pipeline.running.supervising import NO_REASON, brief
+from pelton.pipeline.running.writing import writer_name
 
 QUERY = Query("raw", "raw", ("raw",), ("table", "bad"), True)
 

@@ -48,7 +48,7 @@ BESIDE = {
 SUBMITTED = """
 import sys
 from pyspark.sql import SparkSession
-from penstock.pipeline import load, run
+from pelton.pipeline import load, run
 
 spark = SparkSession.builder.getOrCreate()
 result = run(load(sys.argv[1]), spark, once=True)
@@ -130,7 +130,7 @@ class Driver:
 
 
 def run_command(file, elsewhere):
-    command = [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)]
+    command = [sys.executable, "-m", "pelton.cli", "pipeline", "run", str(file)]
     return Driver([*command, "--once", "--json"], elsewhere)
 
 

@@ -17,16 +17,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cli.__main__ import main
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.pipeline import load, run
-from penstock.pipeline.children import started_at
-from penstock.pipeline.running import command, engine
-from penstock.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
-from penstock.pipeline.running.status import status_of
-from penstock.pipeline.running.supervising import QueryEnded
-from penstock.pipeline.running.writing import write_batch
+from pelton.cli.__main__ import main
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.pipeline import load, run
+from pelton.pipeline.children import started_at
+from pelton.pipeline.running import command, engine
+from pelton.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
+from pelton.pipeline.running.status import status_of
+from pelton.pipeline.running.supervising import QueryEnded
+from pelton.pipeline.running.writing import write_batch
 from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
 from tests.spark.jvm import EVERY_WAY
@@ -223,9 +223,9 @@ def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js,
 
 @pytest.fixture
 def pipeline_run(request, monkeypatch, capsys):
-    """``penstock pipeline run`` to its end: exit status, what it printed, what it complained of.
+    """``pelton pipeline run`` to its end: exit status, what it printed, what it complained of.
 
-    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session
+    With PELTON_FULL=1 a process with a JVM of its own; else the command runs here, on the session
     that is there.
     """
 
@@ -233,7 +233,7 @@ def pipeline_run(request, monkeypatch, capsys):
         words = ["pipeline", "run", *map(str, arguments)]
         if FULL:
             done = subprocess.run(
-                [sys.executable, "-m", "penstock.cli", *words],
+                [sys.executable, "-m", "pelton.cli", *words],
                 capture_output=True,
                 text=True,
                 timeout=240,
@@ -258,7 +258,7 @@ def test_a_failing_query_is_one_line_and_stops_the_others(
     code, _, complaint = pipeline_run(file)
     assert code == 1
     assert complaint.count("\n") == 1, complaint
-    assert "penstock: query raw: sink back: " in complaint
+    assert "pelton: query raw: sink back: " in complaint
     assert "cannot be written: " in complaint
     assert "shop-two" not in [query.name for query in spark.streams.active]
 
@@ -357,7 +357,7 @@ def test_a_table_that_was_put_back_is_filled_beside_sinks_that_have_all_rows(
     tmp_path, server, js, spark, monkeypatch
 ):
     """Batches come again for one of four sinks; the run dies in the middle of that: it is killed with
-    PENSTOCK_FULL=1, and else fails between two sinks."""
+    PELTON_FULL=1, and else fails between two sinks."""
     text = LIGHT.replace("path: table}", "path: table, ifBehind: fill}")
     file = written(tmp_path, server, text, per_batch=20)
     publish(js, "in", ["x", *range(1, 20)])
@@ -420,7 +420,7 @@ sinks:
 
 
 class Killed:
-    """``penstock pipeline run --once`` as a process, with what it left behind when it is killed."""
+    """``pelton pipeline run --once`` as a process, with what it left behind when it is killed."""
 
     def __init__(self, file, folder):
         self.folder = folder
@@ -428,7 +428,7 @@ class Killed:
             [
                 sys.executable,
                 "-m",
-                "penstock.cli",
+                "pelton.cli",
                 "pipeline",
                 "run",
                 str(file),
@@ -497,7 +497,7 @@ def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server
     publish(js, "in", range(300))
     file = written(tmp_path, server, LIGHT, per_batch=20)
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)],
+        [sys.executable, "-m", "pelton.cli", "pipeline", "run", str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -544,8 +544,8 @@ def test_what_several_sinks_read_is_kept_once(tmp_path, server):
 
 def test_a_batch_function_travels(spark, tmp_path):
     """Functions of modules beside the file work on workers that cannot import them."""
-    from penstock.pipeline.description.functions import carry_modules, function_of
-    from penstock.pipeline.description.model import Call
+    from pelton.pipeline.description.functions import carry_modules, function_of
+    from pelton.pipeline.description.model import Call
 
     text = """
         from pyspark.sql import functions as F

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from penstock.pipeline.display import Rate
-from penstock.pipeline.logs.progress import Display, Numbers, Summary
+from pelton.pipeline.display import Rate
+from pelton.pipeline.logs.progress import Display, Numbers, Summary
 
 
 def test_rate_is_over_the_last_seconds():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.description.reading import read
-from penstock.pipeline.running.queries import (
+from pelton.pipeline.description.reading import read
+from pelton.pipeline.running.queries import (
     Memory,
     StateError,
     checkpoint,

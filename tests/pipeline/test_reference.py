@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.pipeline.description import keys
-from penstock.pipeline.description.options import PATHS
-from penstock.pipeline.description.reading import read
-from penstock.pipeline.running.frames import REASONS
+from pelton.pipeline.description import keys
+from pelton.pipeline.description.options import PATHS
+from pelton.pipeline.description.reading import read
+from pelton.pipeline.running.frames import REASONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "pipeline.md").read_text()
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client.base.models import StreamConfig
-from penstock.pipeline.logs.shipper import Chain, Shipper
+from pelton.client.base.models import StreamConfig
+from pelton.pipeline.logs.shipper import Chain, Shipper
 from tests.ways import length
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

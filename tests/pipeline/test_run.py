@@ -1,4 +1,4 @@
-"""``penstock run`` as a process: one line and exit 1 for what is wrong, and a run that survives
+"""``pelton run`` as a process: one line and exit 1 for what is wrong, and a run that survives
 being killed.
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from penstock.client.blocking import connect_blocking
-from penstock.pipeline.children import started_at
-from penstock.pipeline.logs.parts import local_time_zone
-from penstock.pipeline.logs.run import run
-from penstock.pipeline.running.supervising import brief
-from penstock.spark import session
+from pelton.client.blocking import connect_blocking
+from pelton.pipeline.children import started_at
+from pelton.pipeline.logs.parts import local_time_zone
+from pelton.pipeline.logs.run import run
+from pelton.pipeline.running.supervising import brief
+from pelton.spark import session
 from tests.peers import available_servers, command_of, free_port
 from tests.ways import FULL, length
 
@@ -49,7 +49,7 @@ class Run:
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.pipeline", *self.arguments, *more],
+            [sys.executable, "-m", "pelton.pipeline", *self.arguments, *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -134,7 +134,7 @@ def one_line(code, output):
     lines = [line for line in output.splitlines() if line.strip()]
     assert code == 1, output
     assert len(lines) == 1, output
-    assert lines[0].startswith("penstock run: ")
+    assert lines[0].startswith("pelton run: ")
     return lines[0]
 
 
@@ -178,15 +178,15 @@ def test_a_server_that_does_not_start_is_one_line(complaint):
 
 
 def test_no_java_is_one_line(complaint, monkeypatch):
-    from penstock.spark import java
+    from pelton.spark import java
 
     monkeypatch.setattr(java, "_installed_homes", list)
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
-    assert complaint().startswith("penstock run: Spark needs Java: no Java found.")
+    assert complaint().startswith("pelton run: Spark needs Java: no Java found.")
 
 
 def test_a_folder_in_use_is_one_line(job):
-    from penstock.pipeline.children import Children
+    from pelton.pipeline.children import Children
 
     held = Children(job.store)
     assert f"in use by process {os.getpid()}" in one_line(*job.finish())
@@ -199,7 +199,7 @@ def test_help_is_help(capsys):
 
 
 def test_the_line_that_says_it():
-    ours = "penstock.spark.reading.offsets.DataLossError: stream S dropped"
+    ours = "pelton.spark.reading.offsets.DataLossError: stream S dropped"
     spark = f"[STREAM_FAILED] Query died\n  File x\n{ours}"
     assert brief(RuntimeError(f"{spark}\n SQLSTATE")) == "stream S dropped"
     assert brief(RuntimeError("short\nlong")) == "short"
@@ -232,13 +232,13 @@ def here(spark, job, monkeypatch, capsys):
 
 @pytest.fixture
 def to_the_end(job, here):
-    """Calls the command, which ends by itself; with PENSTOCK_FULL=1 a process with a JVM of its own."""
+    """Calls the command, which ends by itself; with PELTON_FULL=1 a process with a JVM of its own."""
     return job.finish if FULL else here
 
 
 @pytest.fixture
 def until_ctrl_c(job, here):
-    """Calls the command, and has it interrupted when some work is done; with PENSTOCK_FULL=1 a process
+    """Calls the command, and has it interrupted when some work is done; with PELTON_FULL=1 a process
     with a JVM of its own.
     """
 
@@ -326,7 +326,7 @@ def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job, to_the
     jvm = job.wait_for(lambda: job.living("jvm"))
     for pid in (*(() if FULL else workers_of(jvm)), jvm):
         os.kill(pid, signal.SIGKILL)
-    assert "penstock run: " in job.end()
+    assert "pelton run: " in job.end()
     assert job.process.returncode == 1
 
     job.write("a.log", lines + 1, lines + 5000)

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.errors import PenstockError
-from penstock.pipeline.logs import names
-from penstock.pipeline.logs.chain import WINDOW_MESSAGES, Chain, read_mark
-from penstock.pipeline.logs.files import Identity
-from penstock.pipeline.logs.shipper import Shipper, ship_forever
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.errors import PeltonError
+from pelton.pipeline.logs import names
+from pelton.pipeline.logs.chain import WINDOW_MESSAGES, Chain, read_mark
+from pelton.pipeline.logs.files import Identity
+from pelton.pipeline.logs.shipper import Shipper, ship_forever
 
 pytestmark = pytest.mark.peer
 
@@ -220,7 +220,7 @@ def test_refused_again_and_again_is_an_error(box):
     ship.step()
     for _ in range(4):  # each is made good by starting over, which does not help
         ship.step()
-    with pytest.raises(PenstockError):
+    with pytest.raises(PeltonError):
         ship.step()
     assert box.texts("a.log") == [f"line {number}" for number in range(5)]
     box.js.update_stream(StreamConfig(name="LOGS", subjects=["logs.>"], storage="memory"))
@@ -350,7 +350,7 @@ def test_trouble_is_told_and_waited_out(box, monkeypatch):
         nonlocal calls
         calls += 1
         if calls == 1:
-            raise PenstockError("away")
+            raise PeltonError("away")
         return step()
 
     monkeypatch.setattr(ship, "step", troubled)

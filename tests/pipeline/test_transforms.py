@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.pipeline.logs.transforms import parsed, per_minute, shipped
+from pelton.pipeline.logs.transforms import parsed, per_minute, shipped
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.plgd.tables.schemas import TABLES
+from pelton.plgd.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ from bson import Int64
 from tests.ports import free_port
 
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
-MONGOD = os.environ.get("PENSTOCK_MONGOD") or shutil.which("mongod")
+MONGOD = os.environ.get("PELTON_MONGOD") or shutil.which("mongod")
 HELLO = {
     "ismaster": True,
     "isWritablePrimary": True,
@@ -362,7 +362,7 @@ class RealMongod:
     """An installed mongod with a folder of its own."""
 
     def __init__(self, program: str) -> None:
-        self.folder = tempfile.mkdtemp(prefix="penstock-mongod-")
+        self.folder = tempfile.mkdtemp(prefix="pelton-mongod-")
         self.port = free_port()
         self.program = program
         self.process: subprocess.Popen[bytes] | None = None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.plgd.store import SqliteStore
-from penstock.plgd.store.mongo import MongoStore
+from pelton.plgd.store import SqliteStore
+from pelton.plgd.store.mongo import MongoStore
 from tests.plgd.mongods import MONGOD, running_mongod
 
 KINDS = [
@@ -18,7 +18,7 @@ KINDS = [
     pytest.param(
         "mongod",
         marks=pytest.mark.skipif(
-            MONGOD is None, reason="no mongod is installed (PATH, or PENSTOCK_MONGOD=file)"
+            MONGOD is None, reason="no mongod is installed (PATH, or PELTON_MONGOD=file)"
         ),
     ),
 ]

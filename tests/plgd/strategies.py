@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import strategies as st
 
-from penstock.plgd import EVENT_TYPES, Kind
+from pelton.plgd import EVENT_TYPES, Kind
 
 DEVICES = st.uuids(version=4).map(str)
 HREFS = st.sampled_from(["/light/1", "/oic/d", "/a b", "/ü"])

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.tables.batch import MESSAGES, Outcome, process
-from penstock.plgd.tables.buckets import bucket_key, bucket_of
-from penstock.plgd.tables.schemas import TABLES, TableSchema, Way
-from penstock.plgd.tables.settings import Settings
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.tables.batch import MESSAGES, Outcome, process
+from pelton.plgd.tables.buckets import bucket_key, bucket_of
+from pelton.plgd.tables.schemas import TABLES, TableSchema, Way
+from pelton.plgd.tables.settings import Settings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.plgd import EVENT_TYPES, encode, encode_registration
-from penstock.plgd.codec import Envelope
-from penstock.plgd.fleet.delivery import Delivery
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.settings import Settings
+from pelton.plgd import EVENT_TYPES, encode, encode_registration
+from pelton.plgd.codec import Envelope
+from pelton.plgd.fleet.delivery import Delivery
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.settings import Settings
 from tests.plgd.strategies import messages
 from tests.plgd.tables_help import Memory, as_messages, cut
 from tests.ways import FULL, length

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import StreamConfig, connect
-from penstock.errors import PublishFailed
-from penstock.plgd import LeadType, Reason, decode, named_filter
-from penstock.plgd.bus import EventBus, NoEventStream
-from penstock.plgd.codec import Encoded
-from penstock.plgd.fleet import FleetConfig, FleetRun
+from pelton.client import StreamConfig, connect
+from pelton.errors import PublishFailed
+from pelton.plgd import LeadType, Reason, decode, named_filter
+from pelton.plgd.bus import EventBus, NoEventStream
+from pelton.plgd.codec import Encoded
+from pelton.plgd.fleet import FleetConfig, FleetRun
 from tests.plgd import vectors
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_without_a_stream_the_error_says_what_to_do(server: ServerProcess) -> No
     async def body() -> None:
         async with connect(server.url) as client:
             bus = EventBus(client)
-            with pytest.raises(NoEventStream, match="penstock stream add EVENTS"):
+            with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
                 await bus.publish(light(), owner="a")
             with pytest.raises(NoEventStream):
                 await bus.send_all([bus.encoded(light(), "a")])

@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from penstock.plgd import encode
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.fleet.delivery import Delivery
-from penstock.plgd.tables import TABLES, Settings
-from penstock.plgd.wire import events_pb2 as events
+from pelton.plgd import encode
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.fleet.delivery import Delivery
+from pelton.plgd.tables import TABLES, Settings
+from pelton.plgd.wire import events_pb2 as events
 from tests.plgd.tables_help import Memory, as_messages, cut
 from tests.ways import length
 

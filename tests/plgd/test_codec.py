@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd import (
+from pelton.plgd import (
     EVENT_TYPES,
     Encoded,
     Era,
@@ -29,8 +29,8 @@ from penstock.plgd import (
     named_filter,
     parse_subject,
 )
-from penstock.plgd.codec import Envelope, pack, type_of
-from penstock.plgd.subjects import FILTERS
+from pelton.plgd.codec import Envelope, pack, type_of
+from pelton.plgd.subjects import FILTERS
 from tests.plgd import vectors
 from tests.plgd.strategies import messages
 
@@ -322,7 +322,7 @@ def test_the_hub_leaves_out_what_is_zero() -> None:
 
 def test_the_compiled_messages_are_those_of_the_proto_files(tmp_path: Path) -> None:
     tool = [sys.executable, str(ROOT / "tools/gen_plgd_proto.py"), str(tmp_path)]
-    folder = Path("penstock/plgd/wire")
+    folder = Path("pelton/plgd/wire")
     (tmp_path / folder).mkdir(parents=True)
     subprocess.run(tool, check=True)
     made = sorted(path.name for path in (tmp_path / folder).iterdir())

@@ -8,8 +8,8 @@ from cramjam import snappy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd import SCHEMA, Kind, columns, decode, decode_batch
-from penstock.plgd.codec import Envelope
+from pelton.plgd import SCHEMA, Kind, columns, decode, decode_batch
+from pelton.plgd.codec import Envelope
 from tests.plgd import vectors
 from tests.plgd.strategies import messages
 from tests.plgd.test_codec import encoded, refusal

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd.tables.conditions import (
+from pelton.plgd.tables.conditions import (
     Bounds,
     flapping,
     late,
@@ -18,7 +18,7 @@ from penstock.plgd.tables.conditions import (
     newest_sessions,
     offline,
 )
-from penstock.plgd.tables.schemas import COMMANDS, SESSIONS
+from pelton.plgd.tables.schemas import COMMANDS, SESSIONS
 
 START = datetime(2026, 11, 20, 6, tzinfo=UTC)
 BOUNDS = Bounds(offline_s=100, late_s=10, flaps=3, short_s=20, window_s=200)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.plgd.fleet import Faults
+from pelton.plgd.fleet import Faults
 from tests.plgd.test_tables_truth import check, run_of, tables_of
 
 SMALL: dict[str, Any] = {"devices": 8, "duration_s": 1200.0, "session_s": 200.0}

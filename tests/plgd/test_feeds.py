@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import connect
-from penstock.errors import ConnectionClosed
-from penstock.plgd.bus import EventBus
-from penstock.plgd.gateway import (
+from pelton.client import connect
+from pelton.errors import ConnectionClosed
+from pelton.plgd.bus import EventBus
+from pelton.plgd.gateway import (
     GatewayError,
     GatewayServer,
     TokenVerifier,
@@ -25,9 +25,9 @@ from penstock.plgd.gateway import (
     feeds,
     subscribing,
 )
-from penstock.plgd.gateway.feeds import Heard, Log, Reader, TooSlow
-from penstock.plgd.store import SqliteStore
-from penstock.plgd.wire import gateway_pb2 as pb
+from pelton.plgd.gateway.feeds import Heard, Log, Reader, TooSlow
+from pelton.plgd.store import SqliteStore
+from pelton.plgd.wire import gateway_pb2 as pb
 from tests.peers import ServerProcess
 from tests.plgd.test_gateway import ISSUER, all_of, changed, client
 from tests.ways import EVERY_WAY, length

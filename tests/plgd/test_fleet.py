@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.plgd import EVENT_TYPES, Kind, LeadType, decode, decode_batch
-from penstock.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun, Loss, write_truth
-from penstock.plgd.projection import apply, new_snapshot
+from pelton.plgd import EVENT_TYPES, Kind, LeadType, decode, decode_batch
+from pelton.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun, Loss, write_truth
+from pelton.plgd.projection import apply, new_snapshot
 from tests.ways import SEED, length
 
 SMALL: dict[str, Any] = {

@@ -17,11 +17,11 @@ import grpc.aio
 import jwt
 import pytest
 
-from penstock.client import connect
-from penstock.plgd import Kind, aggregate_id, decode_content
-from penstock.plgd.bus import EventBus
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.gateway import (
+from pelton.client import connect
+from pelton.plgd import Kind, aggregate_id, decode_content
+from pelton.plgd.bus import EventBus
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.gateway import (
     BlockingGatewayClient,
     ClientTls,
     GatewayClient,
@@ -32,11 +32,11 @@ from penstock.plgd.gateway import (
     TokenVerifier,
     claimed_owner,
 )
-from penstock.plgd.gateway.methods import METHODS
-from penstock.plgd.kinds import type_of
-from penstock.plgd.store import EventStore, SqliteStore, StoreError
-from penstock.plgd.wire import events_pb2 as events
-from penstock.plgd.wire import gateway_pb2 as pb
+from pelton.plgd.gateway.methods import METHODS
+from pelton.plgd.kinds import type_of
+from pelton.plgd.store import EventStore, SqliteStore, StoreError
+from pelton.plgd.wire import events_pb2 as events
+from pelton.plgd.wire import gateway_pb2 as pb
 from tests.certificates import Authority
 from tests.peers import ServerProcess
 from tests.plgd.tokens import Issuer

@@ -9,14 +9,14 @@ from uuid import uuid4
 import pyarrow.compute as pc
 import pytest
 
-from penstock.plgd.spark.buckets import Job, write_bucket
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.maintaining import look_after
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.iceberg import compaction, tails
-from penstock.spark.iceberg.catalogs import load
-from penstock.spark.tables.maintenance import Plan
-from penstock.spark.tables.marks import Mark
+from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.maintaining import look_after
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.iceberg import compaction, tails
+from pelton.spark.iceberg.catalogs import load
+from pelton.spark.tables.maintenance import Plan
+from pelton.spark.tables.marks import Mark
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import SEED, length

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.plgd.spark import buckets
-from penstock.plgd.spark.buckets import Job, Kept, Rows
-from penstock.plgd.tables import TABLES, Settings
-from penstock.spark.tables.files import StoredFile
-from penstock.spark.tables.marks import Mark
+from pelton.plgd.spark import buckets
+from pelton.plgd.spark.buckets import Job, Kept, Rows
+from pelton.plgd.tables import TABLES, Settings
+from pelton.spark.tables.files import StoredFile
+from pelton.spark.tables.marks import Mark
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_pages import Tables
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -139,12 +139,12 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from penstock.plgd.spark import batches
-from penstock.plgd.spark.buckets import Job
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.sharing import BLOCKS, pack
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.marks import Mark
+from pelton.plgd.spark import batches
+from pelton.plgd.spark.buckets import Job
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.sharing import BLOCKS, pack
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.tables.marks import Mark
 from tests.plgd.test_kept import many_messages
 
 def anonymous():

@@ -9,16 +9,16 @@ import bson
 import pytest
 from bson import Int64
 
-from penstock.plgd import Era, aggregate_id, links_id, metadata_id, services_id
-from penstock.plgd.codec import pack
-from penstock.plgd.fleet import Faults, FleetConfig, FleetRun
-from penstock.plgd.reasons import UndecodableEvent
-from penstock.plgd.reconcile import Cause, Policy, Sightings, StoreSource, compare
-from penstock.plgd.reconcile.scanning import take
-from penstock.plgd.store import Aggregate, Aggregates, StoreError
-from penstock.plgd.store.documents import INDEXES
-from penstock.plgd.store.mongo import MongoStore
-from penstock.plgd.wire import events_pb2 as events
+from pelton.plgd import Era, aggregate_id, links_id, metadata_id, services_id
+from pelton.plgd.codec import pack
+from pelton.plgd.fleet import Faults, FleetConfig, FleetRun
+from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.reconcile import Cause, Policy, Sightings, StoreSource, compare
+from pelton.plgd.reconcile.scanning import take
+from pelton.plgd.store import Aggregate, Aggregates, StoreError
+from pelton.plgd.store.documents import INDEXES
+from pelton.plgd.store.mongo import MongoStore
+from pelton.plgd.wire import events_pb2 as events
 from tests.plgd.mongods import MONGOD, OurMongod, RealMongod, running_mongod
 
 DEVICE = "00000000-0000-4000-8000-000000000001"
@@ -38,7 +38,7 @@ def ours() -> Iterator[OurMongod]:
         pytest.param(
             "mongod",
             marks=pytest.mark.skipif(
-                MONGOD is None, reason="no mongod is installed (PATH, or PENSTOCK_MONGOD=file)"
+                MONGOD is None, reason="no mongod is installed (PATH, or PELTON_MONGOD=file)"
             ),
         ),
     ]

@@ -12,14 +12,14 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd.fleet import FleetConfig
-from penstock.plgd.spark import buckets
-from penstock.plgd.spark.buckets import Job, Report, write_bucket
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.tables import TABLES, Settings, pages
-from penstock.plgd.tables.schemas import Way
-from penstock.spark.tables import syncing
-from penstock.spark.tables.marks import Mark
+from pelton.plgd.fleet import FleetConfig
+from pelton.plgd.spark import buckets
+from pelton.plgd.spark.buckets import Job, Report, write_bucket
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.tables import TABLES, Settings, pages
+from pelton.plgd.tables.schemas import Way
+from pelton.spark.tables import syncing
+from pelton.spark.tables.marks import Mark
 from tests.plgd.tables_help import Memory, cut, messages_of
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import length

@@ -15,11 +15,11 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd import aggregate_id, decode, decode_batch, links_id
-from penstock.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun
-from penstock.plgd.kinds import type_of
-from penstock.plgd.projection import apply, new_snapshot
-from penstock.plgd.reconcile import (
+from pelton.plgd import aggregate_id, decode, decode_batch, links_id
+from pelton.plgd.fleet import Delivery, Faults, FleetConfig, FleetRun
+from pelton.plgd.kinds import type_of
+from pelton.plgd.projection import apply, new_snapshot
+from pelton.plgd.reconcile import (
     Cause,
     Kept,
     Policy,
@@ -30,11 +30,11 @@ from penstock.plgd.reconcile import (
     encoded_repair,
     lake,
 )
-from penstock.plgd.reconcile.judging import recoverable
-from penstock.plgd.reconcile.scanning import take
-from penstock.plgd.reconcile.sightings import Seen
-from penstock.plgd.store import Aggregate
-from penstock.plgd.wire import events_pb2 as events
+from pelton.plgd.reconcile.judging import recoverable
+from pelton.plgd.reconcile.scanning import take
+from pelton.plgd.reconcile.sightings import Seen
+from pelton.plgd.store import Aggregate
+from pelton.plgd.wire import events_pb2 as events
 from tests.ways import SEED, length
 
 FLEET: dict[str, Any] = {

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import BlockingClient, connect_blocking
-from penstock.errors import StreamNotFound
-from penstock.plgd.bus import NoEventStream
-from penstock.plgd.fleet import Faults
-from penstock.plgd.gateway import BlockingGatewayClient, GatewayError, TokenVerifier
-from penstock.plgd.reconcile import GatewaySource, Reconciler, StoreSource, sources
-from penstock.plgd.store import SqliteStore, StoreError, mongo
-from penstock.plgd.store.mongo import MongoStore
+from pelton.client import BlockingClient, connect_blocking
+from pelton.errors import StreamNotFound
+from pelton.plgd.bus import NoEventStream
+from pelton.plgd.fleet import Faults
+from pelton.plgd.gateway import BlockingGatewayClient, GatewayError, TokenVerifier
+from pelton.plgd.reconcile import GatewaySource, Reconciler, StoreSource, sources
+from pelton.plgd.store import SqliteStore, StoreError, mongo
+from pelton.plgd.store.mongo import MongoStore
 from tests.plgd.mongods import OurMongod, running_mongod
 from tests.plgd.test_reconcile_stream import EVENTS, EVERYTHING, filled, gateway, stored
 from tests.plgd.tokens import Issuer
@@ -221,7 +221,7 @@ def test_a_stream_that_goes_away_before_the_repairs_is_told(
                 deleting.set()
 
         gone = Reconciler(client, Deleting(store), policy=EVERYTHING)
-        with pytest.raises(NoEventStream, match="penstock stream add EVENTS"):
+        with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
             gone.run()
         assert deleting.is_set()
         with pytest.raises(StreamNotFound):

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from penstock.client import BlockingClient, StreamConfig, connect, connect_blocking
-from penstock.errors import StreamNotFound
-from penstock.plgd import LeadType, aggregate_id, decode, owner_id
-from penstock.plgd.bus import EventBus
-from penstock.plgd.fleet import Faults, FleetConfig, FleetRun
-from penstock.plgd.gateway import BlockingGatewayClient, GatewayError, GatewayServer, TokenVerifier
-from penstock.plgd.reconcile import (
+from pelton.client import BlockingClient, StreamConfig, connect, connect_blocking
+from pelton.errors import StreamNotFound
+from pelton.plgd import LeadType, aggregate_id, decode, owner_id
+from pelton.plgd.bus import EventBus
+from pelton.plgd.fleet import Faults, FleetConfig, FleetRun
+from pelton.plgd.gateway import BlockingGatewayClient, GatewayError, GatewayServer, TokenVerifier
+from pelton.plgd.reconcile import (
     GatewaySource,
     Kept,
     Policy,
@@ -31,10 +31,10 @@ from penstock.plgd.reconcile import (
     Sightings,
     StoreSource,
 )
-from penstock.plgd.reconcile.registrations import lost_registration
-from penstock.plgd.store import Aggregates, SqliteStore
-from penstock.plgd.subjects import Era
-from penstock.plgd.wire import events_pb2 as events
+from pelton.plgd.reconcile.registrations import lost_registration
+from pelton.plgd.store import Aggregates, SqliteStore
+from pelton.plgd.subjects import Era
+from pelton.plgd.wire import events_pb2 as events
 from tests.peers import ServerProcess
 from tests.plgd.tokens import Issuer
 from tests.ways import SEED, length, skip_other_servers
@@ -102,7 +102,7 @@ def stored(client: BlockingClient) -> list[tuple[str, str | None, int | None, in
             event = decode(message.subject, message.data)
         except ValueError:
             continue
-        [repair] = message.headers.get("Penstock-Repair", [""])
+        [repair] = message.headers.get("Pelton-Repair", [""])
         found.append(
             (message.subject, event.aggregate_id, event.version, event.timestamp_ns, repair)
         )
@@ -239,7 +239,7 @@ def test_lost_registrations_are_found_and_published(
         )
         event = decode(last.subject, last.data)
         assert event.timestamp_ns == report.registrations[-1].since_ns
-        assert last.headers["Penstock-Repair"] == ["event"]
+        assert last.headers["Pelton-Repair"] == ["event"]
         assert reconciler.run().registrations == []
         # a stream that takes no registrations lacks none
         js = client.jetstream()
@@ -283,9 +283,9 @@ def planned_order(report: Any, finding: Any) -> int:
 
 PROGRAM = """
 import sys
-from penstock.client import connect_blocking
-from penstock.plgd.reconcile import Policy, Reconciler, StoreSource
-from penstock.plgd.store import SqliteStore
+from pelton.client import connect_blocking
+from pelton.plgd.reconcile import Policy, Reconciler, StoreSource
+from pelton.plgd.store import SqliteStore
 
 url, path = sys.argv[1:]
 with connect_blocking(url) as client, SqliteStore(path) as store:

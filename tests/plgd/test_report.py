@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.__main__ import main
-from penstock.plgd.fleet import Faults, FleetConfig
-from penstock.plgd.report import (
+from pelton.cli.__main__ import main
+from pelton.plgd.fleet import Faults, FleetConfig
+from pelton.plgd.report import (
     QUERIES,
     Scope,
     Tables,
@@ -25,10 +25,10 @@ from penstock.plgd.report import (
     open_tables,
     render,
 )
-from penstock.plgd.report.charts import charts
-from penstock.plgd.report.page import shown_ms, shown_seconds, shown_time
-from penstock.plgd.report.sources import DAY_US, FEW_EVENTS, STEPS_MAX, step_of
-from penstock.plgd.tables.schemas import TABLES
+from pelton.plgd.report.charts import charts
+from pelton.plgd.report.page import shown_ms, shown_seconds, shown_time
+from pelton.plgd.report.sources import DAY_US, FEW_EVENTS, STEPS_MAX, step_of
+from pelton.plgd.tables.schemas import TABLES
 from tests.browser import needs_browser, open_page
 from tests.plgd.made_tables import EPOCH, OWNERS, START, Rows, arrow, drawn, write
 from tests.plgd.tables_help import Memory, messages_of

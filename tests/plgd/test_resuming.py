@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.plgd.spark.buckets import Job, write_bucket
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 

@@ -12,14 +12,14 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder, Schema
 
-from penstock.plgd.spark import buckets, lake
-from penstock.plgd.tables import TABLES, Settings
-from penstock.plgd.tables.schemas import BOUNDED
-from penstock.spark.tables import data_files
-from penstock.spark.tables.commits import HERE
-from penstock.spark.tables.compaction import compact
-from penstock.spark.tables.statistics import STATISTICS_OF, columns_of
-from penstock.spark.tables.tails import INTERVAL
+from pelton.plgd.spark import buckets, lake
+from pelton.plgd.tables import TABLES, Settings
+from pelton.plgd.tables.schemas import BOUNDED
+from pelton.spark.tables import data_files
+from pelton.spark.tables.commits import HERE
+from pelton.spark.tables.compaction import compact
+from pelton.spark.tables.statistics import STATISTICS_OF, columns_of
+from pelton.spark.tables.tails import INTERVAL
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_pages import Tables
 from tests.plgd.test_tables_truth import FAULTS, run_of

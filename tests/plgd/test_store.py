@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import Nanoseconds, StreamConfig, connect
-from penstock.plgd import Era, aggregate_id, decode
-from penstock.plgd.projection import apply, new_snapshot
-from penstock.plgd.store import (
+from pelton.client import Nanoseconds, StreamConfig, connect
+from pelton.plgd import Era, aggregate_id, decode
+from pelton.plgd.projection import apply, new_snapshot
+from pelton.plgd.store import (
     Aggregates,
     EventStore,
     Outbox,
@@ -26,7 +26,7 @@ from penstock.plgd.store import (
     StoreError,
     VersionConflict,
 )
-from penstock.plgd.wire import events_pb2 as events
+from pelton.plgd.wire import events_pb2 as events
 from tests.plgd.stores import KINDS, Place, places
 from tests.ways import FULL, REASON, length
 
@@ -186,9 +186,9 @@ def test_what_is_no_store_is_refused_and_not_changed(tmp_path: Path) -> None:
 
 PROGRAM = """
 import asyncio, sys
-from penstock.client import connect
-from penstock.plgd.store import Aggregates, Outbox
-from penstock.plgd import Era
+from pelton.client import connect
+from pelton.plgd.store import Aggregates, Outbox
+from pelton.plgd import Era
 from tests.plgd.stores import open_place
 from tests.plgd.test_store import LIGHT, once_more
 
@@ -212,7 +212,7 @@ asyncio.run(main(*sys.argv[1:]))
 def in_pairs(request: pytest.FixtureRequest) -> None:
     """In `make test` each server has one kind of store, and each kind of store one server."""
     params = request.node.callspec.params
-    if not FULL and (params["server"] == "penstock") != (params["place"] == "sqlite"):
+    if not FULL and (params["server"] == "pelton") != (params["place"] == "sqlite"):
         pytest.skip(REASON)
 
 

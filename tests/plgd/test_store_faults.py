@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import StreamConfig, connect
-from penstock.errors import PenstockError
-from penstock.plgd import decode
-from penstock.plgd.bus import NoEventStream
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.reasons import UndecodableEvent
-from penstock.plgd.store import Outbox, SqliteStore, StoreError
-from penstock.plgd.store import sqlite as of_sqlite
-from penstock.plgd.store.mongo import MongoStore
+from pelton.client import StreamConfig, connect
+from pelton.errors import PeltonError
+from pelton.plgd import decode
+from pelton.plgd.bus import NoEventStream
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.store import Outbox, SqliteStore, StoreError
+from pelton.plgd.store import sqlite as of_sqlite
+from pelton.plgd.store.mongo import MongoStore
 from tests.plgd.mongods import OurMongod, running_mongod
 from tests.plgd.test_disks import NAMESPACE, is_permitted
 from tests.plgd.test_store import LIGHT, aggregates, once_more
@@ -34,7 +34,7 @@ PAGE = 4096
 FULL = """
 import json, subprocess, sys
 from pathlib import Path
-from penstock.plgd.store import SqliteStore, StoreError
+from pelton.plgd.store import SqliteStore, StoreError
 from tests.plgd.test_store import LIGHT, aggregates, once_more
 
 folder = Path(sys.argv[1])
@@ -213,7 +213,7 @@ def test_an_outbox_goes_on_when_its_stream_or_server_is_back(
                 assert await outbox.relay() == 1
                 await js.delete_stream("EVENTS")
                 change(LIGHT, "a", 1, once_more)
-                with pytest.raises(NoEventStream, match="penstock stream add EVENTS"):
+                with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
                     await outbox.relay()
                 assert len(store.outgoing()) == 1
                 await js.create_stream(config)
@@ -235,7 +235,7 @@ def test_an_outbox_goes_on_when_its_stream_or_server_is_back(
                     try:
                         await relay
                         break
-                    except PenstockError:
+                    except PeltonError:
                         relay = asyncio.ensure_future(outbox.relay())
                 assert store.outgoing() == []
                 assert await versions_of(client, first=3) == list(range(3, 2003))

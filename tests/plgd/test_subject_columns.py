@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd import EVENT_TYPES, Kind, Subject, parse_subject
-from penstock.plgd.reasons import UndecodableEvent
-from penstock.plgd.subject_columns import Places
+from pelton.plgd import EVENT_TYPES, Kind, Subject, parse_subject
+from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.subject_columns import Places
 from tests.plgd import vectors
 
 TOKENS = st.sampled_from(["plgd", "owners", "devices", "events", "leadrt", "a", "", "ü\n", "x.y"])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.plgd.tables import TABLES, TableSchema, Way, commands
-from penstock.plgd.tables.rows import OpenRows
-from penstock.plgd.tables.schemas import COMMANDS
-from penstock.plgd.tables.settings import Settings
+from pelton.plgd.tables import TABLES, TableSchema, Way, commands
+from pelton.plgd.tables.rows import OpenRows
+from pelton.plgd.tables.schemas import COMMANDS
+from pelton.plgd.tables.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 

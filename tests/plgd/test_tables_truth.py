@@ -12,12 +12,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.plgd import EVENT_TYPES, encode
-from penstock.plgd.fleet import Faults, FleetConfig
-from penstock.plgd.fleet.delivery import Delivery
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.settings import Settings
-from penstock.plgd.wire import events_pb2
+from pelton.plgd import EVENT_TYPES, encode
+from pelton.plgd.fleet import Faults, FleetConfig
+from pelton.plgd.fleet.delivery import Delivery
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.settings import Settings
+from pelton.plgd.wire import events_pb2
 from tests.plgd.tables_help import Memory, as_messages, cut
 from tests.plgd.truth import Expected, Told
 from tests.ways import length

@@ -6,10 +6,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plgd.tables.rows import OpenRows
-from penstock.plgd.tables.schemas import AGGREGATES, VERSION_GAPS
-from penstock.plgd.tables.tracking import ARRIVALS, LEFT_OUT, track
-from penstock.plgd.tables.versions import Arrival, Seen, Track
+from pelton.plgd.tables.rows import OpenRows
+from pelton.plgd.tables.schemas import AGGREGATES, VERSION_GAPS
+from pelton.plgd.tables.tracking import ARRIVALS, LEFT_OUT, track
+from pelton.plgd.tables.versions import Arrival, Seen, Track
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000_000

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.fleet.delivery import Delivery
-from penstock.plgd.kinds import Kind, type_of
-from penstock.plgd.tables.commands import CONFIRMED, PENDING, SUCCESS
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.fleet.delivery import Delivery
+from pelton.plgd.kinds import Kind, type_of
+from pelton.plgd.tables.commands import CONFIRMED, PENDING, SUCCESS
 
 DAMAGES = {"corrupt", "wrong_envelope", "unknown_type"}
 Key = tuple[str, int, int]  # aggregate, version, time

@@ -2,7 +2,7 @@
 
 A query of Spark needs half a dozen processes of Python, each of which imports PySpark, pyarrow and
 pandas anew: 0.25 to 0.5 s of processor time for some milliseconds of work. Here Spark runs `ask.py`
-in place of Python, which has `serve.py` fork a process that has these libraries, and Penstock's
+in place of Python, which has `serve.py` fork a process that has these libraries, and Pelton's
 formats, and waits for its end::
 
     Spark ── starts ──► ask.py ── asks ──► serve.py ── forks ──► the worker, with the pipes of ask.py
@@ -11,7 +11,7 @@ When ask.py is killed, so is its worker. The first ask.py of a run starts serve.
 run. Where serve.py does not answer, ask.py becomes the plain Python.
 
 Plain Python, as users have it, serves the tests that kill jobs with all their processes, those of
-clusters, and every test with PENSTOCK_FULL=1.
+clusters, and every test with PELTON_FULL=1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FOLDER = "PENSTOCK_TEST_PYTHONS"
+FOLDER = "PELTON_TEST_PYTHONS"
 """The variable that names the folder of serve.py's socket, for all processes of a run."""
 
 ASKS_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -38,7 +38,7 @@ VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 def tell(environment: MutableMapping[str, str]) -> None:
     """Have Spark start its Python processes so, here and in the processes that share the run."""
     if FOLDER not in environment:
-        folder = tempfile.mkdtemp(prefix="penstock-pythons-")
+        folder = tempfile.mkdtemp(prefix="pelton-pythons-")
         atexit.register(_remove, folder, os.getpid())
         environment[FOLDER] = folder
         _write(Path(folder), os.getpid())

@@ -1,6 +1,6 @@
 """Imports what Spark's Python processes need once, and forks a process for each that is asked for.
 
-Of Penstock it imports the modules that formats need. Arrow's allocator has the only threads, and knows of
+Of Pelton it imports the modules that formats need. Arrow's allocator has the only threads, and knows of
 forks.
 """
 
@@ -38,14 +38,14 @@ LIBRARIES = (
     "msgspec",
 )
 PACKAGES = (
-    "penstock.client.blocking",
-    "penstock.plgd.spark",
-    "penstock.plgd.tables",
-    "penstock.spark.buckets",
-    "penstock.spark.iceberg",
-    "penstock.spark.reading",
-    "penstock.spark.tables",
-    "penstock.spark.writing",
+    "pelton.client.blocking",
+    "pelton.plgd.spark",
+    "pelton.plgd.tables",
+    "pelton.spark.buckets",
+    "pelton.spark.iceberg",
+    "pelton.spark.reading",
+    "pelton.spark.tables",
+    "pelton.spark.writing",
 )
 NEED_NOT_BE_THERE = ("pyiceberg", "sqlalchemy")  # each process of a query imports them for 0.8 s
 LOOK_EVERY_S = 1.0

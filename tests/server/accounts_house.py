@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from penstock.core.broker.reactor import Connection
-from penstock.core.broker.router import Router
-from penstock.core.protocol.wire import OP_MSG
-from penstock.server.accounts.registry import Accounts
-from penstock.server.clients.client import Client
-from penstock.server.settings.accounts import AccountSettings
+from pelton.core.broker.reactor import Connection
+from pelton.core.broker.router import Router
+from pelton.core.protocol.wire import OP_MSG
+from pelton.server.accounts.registry import Accounts
+from pelton.server.clients.client import Client
+from pelton.server.settings.accounts import AccountSettings
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server
 

@@ -21,7 +21,7 @@ class Configured:
 
     def __init__(self, kind: str, config: str) -> None:
         self.kind = kind
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self._folder = tempfile.TemporaryDirectory(prefix="pelton-test-")
         self.path = Path(self._folder.name)
         self.ports = {name: free_port() for name in ("port", "ws", "http", "leaf")}
         self.config = self.path / "server.conf"
@@ -74,7 +74,7 @@ def configured(kind: str, config: str) -> Iterator[Configured]:
         status = server.stop()
         log = server.log
         server._folder.cleanup()
-    if kind == "penstock":
+    if kind == "pelton":
         assert status == 0, log
         for trouble in ("Internal error", "Traceback", "never retrieved"):
             assert trouble not in log, log

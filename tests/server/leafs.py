@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import BlockingClient, connect_blocking
-from penstock.errors import PenstockError
+from pelton.client import BlockingClient, connect_blocking
+from pelton.errors import PeltonError
 from tests.peers import ALIKE, ServerProcess, free_port, version_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Node:
 
     def stop(self, *, kill: bool = False) -> None:
         for client in self._clients:
-            with contextlib.suppress(PenstockError):
+            with contextlib.suppress(PeltonError):
                 client.close()
         self._clients = []
         self.server.stop(kill=kill)
@@ -116,7 +116,7 @@ def linked(a: BlockingClient, b: BlockingClient, subject: str = "linked.there") 
     def got() -> bool:
         a.publish(subject, b"?")
         a.flush()
-        with contextlib.suppress(PenstockError, TimeoutError):
+        with contextlib.suppress(PeltonError, TimeoutError):
             sub.next(0.05)
             return True
         return False

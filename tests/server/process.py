@@ -79,7 +79,7 @@ class ServerLog:
 
 
 class ServerProcess:
-    """A penstock-server as a child process, or another child that has been started."""
+    """A pelton-server as a child process, or another child that has been started."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ServerProcess:
         child: subprocess.Popen[bytes] | None = None,
     ) -> None:
         self.child = child or copies.Popen(
-            [sys.executable, "-m", "penstock.server", *arguments],
+            [sys.executable, "-m", "pelton.server", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, **(env or {})},

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.server.config import read_config
-from penstock.server.errors import ConfigError
-from penstock.server.settings import Settings
-from penstock.server.settings.accounts import (
+from pelton.server.config import read_config
+from pelton.server.errors import ConfigError
+from pelton.server.settings import Settings
+from pelton.server.settings.accounts import (
     AccountLimits,
     Export,
     Import,

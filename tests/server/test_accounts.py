@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from penstock.server.accounts.active_imports import AT_ONCE, ActiveImports
-from penstock.server.accounts.registry import ServerAccount
-from penstock.server.settings.accounts import (
+from pelton.server.accounts.active_imports import AT_ONCE, ActiveImports
+from pelton.server.accounts.registry import ServerAccount
+from pelton.server.settings.accounts import (
     STREAMED,
     AccountLimits,
     AccountSettings,

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from penstock import nkeys
-from penstock.server.logs.trace_log import without_secrets
-from penstock.server.settings.accounts import AccountSettings, Export, Import
+from pelton import nkeys
+from pelton.server.logs.trace_log import without_secrets
+from pelton.server.settings.accounts import AccountSettings, Export, Import
 from tests.server.accounts_house import House, messages
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
@@ -70,7 +70,7 @@ no_auth_user: guest
 
 def test_who_was_a_guest_keeps_no_subscriptions_that_he_may_not_have(tmp_path):
     """nats-server ends them all."""
-    with configured("penstock", tmp_path, GUESTS) as server, Talk(server) as talk:
+    with configured("pelton", tmp_path, GUESTS) as server, Talk(server) as talk:
         talk.send("SUB > 1\nSUB both 2\n")
         assert talk.say("PING\n") == "PONG"
         refused = "-ERR 'Permissions Violation for Subscription to \">\"'"
@@ -107,7 +107,7 @@ def test_permissions_that_are_no_subjects_let_nobody_in(tmp_path):
     """nats-server leaves them out, a deny too."""
     account = signed.account_jwt(signing_keys=[SCOPED_KEY])
     blank = {"signer": signed.SCOPED, "account": signed.ACCOUNT, "limits": False, "name": "u q"}
-    with configured("penstock", tmp_path, signed.config(account)) as server:
+    with configured("pelton", tmp_path, signed.config(account)) as server:
         for token in (
             signed.user_jwt(pub={"deny": ["a.>.b"]}),
             signed.user_jwt(sub={"allow": ["a.>.b q"]}),
@@ -188,7 +188,7 @@ leafnodes { listen: 127.0.0.1:@ws, authorization { user: leaf, password: right }
 
 def test_guessing_passwords_is_slow_for_leafs_too():
     """Ten failures are answered at once; others wait, and never a good login."""
-    server = Configured("penstock", LEAFS)
+    server = Configured("pelton", LEAFS)
 
     def attempt_as_leaf(password):
         with server.connect("ws") as leaf:

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.clock import Clock
-from penstock.core.broker.reactor import Reactor
-from penstock.core.broker.session import Sessions
-from penstock.server.accounts.registry import Accounts
-from penstock.server.auth import Authenticator
-from penstock.server.clients.clients import CHECKED_AT_ONCE, NEVER_NS, Clients
-from penstock.server.clients.closed_connections import (
+from pelton.core.base.clock import Clock
+from pelton.core.broker.reactor import Reactor
+from pelton.core.broker.session import Sessions
+from pelton.server.accounts.registry import Accounts
+from pelton.server.auth import Authenticator
+from pelton.server.clients.clients import CHECKED_AT_ONCE, NEVER_NS, Clients
+from pelton.server.clients.closed_connections import (
     ClosedConnection,
     ClosedConnections,
     ClosedSubscription,
 )
-from penstock.server.identity import Greeting
-from penstock.server.logs.log import Log
-from penstock.server.settings import Settings
-from penstock.server.settings.users import User
+from pelton.server.identity import Greeting
+from pelton.server.logs.log import Log
+from pelton.server.settings import Settings
+from pelton.server.settings.users import User
 
 SECOND = 1_000_000_000
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from penstock.core.base.clock import SteadyClock
-from penstock.server.clock_watch import ClockWatch
+from pelton.core.base.clock import SteadyClock
+from pelton.server.clock_watch import ClockWatch
 from tests.engine.house import House
 
 SECOND = 1_000_000_000

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock import nkeys
-from penstock.server.config import load_config, read_config
-from penstock.server.errors import ConfigError
-from penstock.server.options import parse_options
-from penstock.server.settings import Settings
-from penstock.server.settings.users import Permissions, Responses, SubjectPermission, User
-from penstock.server.startup import settings_of
+from pelton import nkeys
+from pelton.server.config import load_config, read_config
+from pelton.server.errors import ConfigError
+from pelton.server.options import parse_options
+from pelton.server.settings import Settings
+from pelton.server.settings.users import Permissions, Responses, SubjectPermission, User
+from pelton.server.startup import settings_of
 from tests.peers import available_servers, command_of
 
 NKEY = nkeys.KeyPair(nkeys.USER, bytes(32)).public

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server import config, options
-from penstock.server.config import (
+from pelton.server import config, options
+from pelton.server.config import (
     account_sharing,
     accounts,
     authorization,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.config import read_config
-from penstock.server.config.declared import duration_ns
-from penstock.server.config.grammar import Item
-from penstock.server.errors import ConfigError
+from pelton.server.config import read_config
+from pelton.server.config.declared import duration_ns
+from pelton.server.config.grammar import Item
+from pelton.server.errors import ConfigError
 
 from .process import ServerProcess, Wire, running
 

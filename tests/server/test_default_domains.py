@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.server.config import read_config
-from penstock.server.errors import ConfigError
+from pelton.server.config import read_config
+from pelton.server.errors import ConfigError
 
 from .process import Wire, running
 

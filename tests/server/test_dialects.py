@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.early.asking import ask, receive
-from penstock.client import connect_blocking
-from penstock.errors import NoResponders
+from pelton.cli.early.asking import ask, receive
+from pelton.client import connect_blocking
+from pelton.errors import NoResponders
 from tests.copies.local import LocalServer
 
 ACCOUNTS = """

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import EventLoop
-from penstock.core.broker.reactor import Connection
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
-from penstock.server.early_start import PLAIN, EarlyStart, may_open_early
-from penstock.server.fast_dataclass import field_names
-from penstock.server.settings import Settings
-from penstock.server.settings.users import User
+from pelton.core.base.clock import SystemClock
+from pelton.core.broker.event_loop import EventLoop
+from pelton.core.broker.reactor import Connection
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
+from pelton.server.early_start import PLAIN, EarlyStart, may_open_early
+from pelton.server.fast_dataclass import field_names
+from pelton.server.settings import Settings
+from pelton.server.settings.users import User
 
 
 class Early:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.server.fast_dataclass import FastDataclass, field, field_names
+from pelton.server.fast_dataclass import FastDataclass, field, field_names
 
 
 class Mine(FastDataclass):

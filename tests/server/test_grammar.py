@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.config.grammar import Item, parse
-from penstock.server.errors import ConfigError
+from pelton.server.config.grammar import Item, parse
+from pelton.server.errors import ConfigError
 
 
 def plain(value):

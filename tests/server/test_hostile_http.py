@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.http import Seats, Visit
+from pelton.server.http import Seats, Visit
 from tests.certificates import Authority
 
 from .configured import configured, rest_of
@@ -102,7 +102,7 @@ def test_half_open_tls_keeps_no_probe_away(tmp_path: Path) -> None:
         tls {{cert_file: "{issued.cert_file}", key_file: "{issued.key_file}"}}
     """
     context = ssl.create_default_context(cafile=authority.ca_file)
-    with configured("penstock", config) as server, contextlib.ExitStack() as stack:
+    with configured("pelton", config) as server, contextlib.ExitStack() as stack:
         for number in range(300):
             connection = stack.enter_context(server.connect("http"))
             if number % 2:

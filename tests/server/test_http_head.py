@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.http_head import END, parse_head
+from pelton.server.http_head import END, parse_head
 
 TOKENS = st.text(alphabet="abcXYZ-09", min_size=1, max_size=8)
 VALUES = st.text(alphabet="abc ,;=:/\t\x00\xe9", max_size=12)

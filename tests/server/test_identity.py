@@ -7,8 +7,8 @@ from binascii import crc_hqx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.identity import Greeting, new_server_id
-from penstock.server.settings import Settings
+from pelton.server.identity import Greeting, new_server_id
+from pelton.server.settings import Settings
 
 
 @given(st.binary(min_size=32, max_size=32))

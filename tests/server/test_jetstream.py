@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from penstock.api import ApiError
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.api import ApiError
+from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
 from tests.peers import available_servers
 
 from .configured import configured
@@ -113,7 +113,7 @@ def test_a_broken_stream_folder_does_not_stop_the_others(tmp_path):
 
 
 def test_without_jetstream_nobody_answers(tmp_path):
-    from penstock.errors import NoResponders
+    from pelton.errors import NoResponders
 
     with running() as server, client(server) as nc:
         assert not nc.server_info.jetstream
@@ -187,7 +187,7 @@ def test_monitoring_reports_streams_and_consumers(tmp_path):
         assert caught.value.code == 404
         with urllib.request.urlopen(base + "/metrics", timeout=20) as found:
             text = found.read().decode()
-        assert 'penstock_consumer_pending{account="$G",consumer="c",stream="S"} 1.0' in text
+        assert 'pelton_consumer_pending{account="$G",consumer="c",stream="S"} 1.0' in text
 
 
 def test_timers_run_without_traffic(tmp_path):
@@ -275,7 +275,7 @@ accounts { S { users: [{user: s, password: s}] }, A { jetstream: enabled } }
 """
 
 
-@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 def test_the_system_account_hears_that_it_has_no_jetstream(tmp_path, kind):
     if kind not in available_servers():
         pytest.skip(f"no {kind} here")

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.clock import Clock
-from penstock.core.broker.reactor import Reactor
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
-from penstock.server.lame_duck import LameDuck, gap_seconds
-from penstock.server.logs.log import Log
-from penstock.server.settings import Settings
+from pelton.core.base.clock import Clock
+from pelton.core.broker.reactor import Reactor
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
+from pelton.server.lame_duck import LameDuck, gap_seconds
+from pelton.server.logs.log import Log
+from pelton.server.settings import Settings
 
 SECOND_NS = 1_000_000_000
 

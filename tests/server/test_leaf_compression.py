@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.server.leaf.compression import agree
+from pelton.server.leaf.compression import agree
 from tests.peers import free_port
 
 from .leafs import linked, need, node, running
@@ -17,7 +17,7 @@ from .test_leaf_websocket import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAIRS = [("penstock", "penstock"), ("penstock", "nats-server"), ("nats-server", "penstock")]
+PAIRS = [("pelton", "pelton"), ("pelton", "nats-server"), ("nats-server", "pelton")]
 MODES = ["off", "accept", "s2_fast", "s2_better", "s2_best"]
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.client import StreamConfig
-from penstock.errors import Timeout
+from pelton.client import StreamConfig
+from pelton.errors import Timeout
 from tests.peers import free_port
 
 from .leafs import linked, need, node, running, wait_for
@@ -20,8 +20,8 @@ from .test_leaf_websocket import PAIRS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.client import BlockingClient
-    from penstock.client.blocking.subscription import Subscription
+    from pelton.client import BlockingClient
+    from pelton.client.blocking.subscription import Subscription
 
 __all__ = ["pair"]
 
@@ -207,7 +207,7 @@ def _published(client: BlockingClient, subject: str, sub: Subscription) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_an_import_shows_what_came_from_a_leaf(kind: str, prefix: str, tmp_path: Path) -> None:
     """The leaf's stream is read by another account of the hub."""
@@ -216,7 +216,7 @@ def test_an_import_shows_what_came_from_a_leaf(kind: str, prefix: str, tmp_path:
     accounts = ACCOUNTS.format(prefix=option, jetstream="")
     hub = node(kind, tmp_path, "hub", more=accounts)
     url = f"nats://near:near@127.0.0.1:{hub.leaf_port}"
-    leaf = node("penstock", tmp_path, "leaf", hub_url=url)
+    leaf = node("pelton", tmp_path, "leaf", hub_url=url)
     with running(hub, leaf):
         owner, reader = leaf.client(), hub.client(user="app", password="app")
         linked(hub.client(user="near", password="near"), owner)

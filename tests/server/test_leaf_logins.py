@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAIRS = pytest.mark.parametrize(
     "kinds",
-    [("penstock", "penstock"), ("penstock", "nats-server"), ("nats-server", "penstock")],
+    [("pelton", "pelton"), ("pelton", "nats-server"), ("nats-server", "pelton")],
     ids=lambda kinds: "-".join(kinds),
 )
 
@@ -106,6 +106,6 @@ def test_over_a_websocket_with_tls(kinds: tuple[str, str], tmp_path: Path) -> No
         at_hub = hub.client(user="c", password="c")
         linked(at_hub, leaf.client())
         linked(leaf.client(), at_hub, "linked.back")
-        doubtful = node("penstock", tmp_path, "doubtful", hub_url=f"wss://127.0.0.1:{port}")
+        doubtful = node("pelton", tmp_path, "doubtful", hub_url=f"wss://127.0.0.1:{port}")
         with running(doubtful):
             wait_for(lambda: "certificate verify failed" in doubtful.log(), "the doubt")

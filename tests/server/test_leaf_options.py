@@ -45,13 +45,13 @@ def test_tls_may_come_before_info_or_behind_it(kind: str, first: str, tmp_path: 
                 assert line_of(encrypted).startswith(b"INFO ")
 
 
-@pytest.mark.parametrize("leaf_kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("leaf_kind", ["pelton", "nats-server"])
 def test_a_hub_with_a_fallback_takes_leafs_of_both_orders(leaf_kind: str, tmp_path: Path) -> None:
     need(leaf_kind)
     authority = Authority(tmp_path)
     own = authority.server()
     section = f'cert_file: "{own.cert_file}", key_file: "{own.key_file}", handshake_first: auto'
-    hub = node("penstock", tmp_path, "hub", listener=f"tls {{ {section} }}")
+    hub = node("pelton", tmp_path, "hub", listener=f"tls {{ {section} }}")
     remote = 'tls {{ ca_file: "{}", handshake_first: {} }}'
     leafs = [
         node(
@@ -106,6 +106,6 @@ def test_a_port_for_clients_is_the_wrong_one(kind: str, tmp_path: Path) -> None:
     need(kind)
     hub = node(kind, tmp_path, "hub")
     with running(hub):
-        leaf = node("penstock", tmp_path, "leaf", hub_url=hub.server.url)
+        leaf = node("pelton", tmp_path, "leaf", hub_url=hub.server.url)
         with running(leaf):
             wait_for(lambda: "attempted to connect to wrong port" in leaf.log(), "the error")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import StreamConfig
-from penstock.errors import Timeout
+from pelton.client import StreamConfig
+from pelton.errors import Timeout
 from tests.certificates import Authority
 from tests.peers import free_port
 
@@ -21,14 +21,14 @@ from .leafs import linked, need, node, running, wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.client import BlockingClient
-    from penstock.client.blocking.subscription import Subscription
+    from pelton.client import BlockingClient
+    from pelton.client.blocking.subscription import Subscription
 
     from .leafs import Node
 
-OURS = ("penstock", "penstock")
+OURS = ("pelton", "pelton")
 PAIRS = pytest.mark.parametrize(
-    "kinds", [OURS, ("penstock", "nats-server"), ("nats-server", "penstock")], ids="-".join
+    "kinds", [OURS, ("pelton", "nats-server"), ("nats-server", "pelton")], ids="-".join
 )
 
 
@@ -166,8 +166,8 @@ def test_each_side_has_a_jetstream_of_its_own(kinds: tuple[str, str], tmp_path: 
 
 
 def test_requests_in_a_dialect_stay_here(tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub")
-    leaf = node("penstock", tmp_path, "leaf", hub=hub)
+    hub = node("pelton", tmp_path, "hub")
+    leaf = node("pelton", tmp_path, "leaf", hub=hub)
     with running(hub, leaf):
         at_hub, at_leaf = hub.client(), leaf.client()
         linked(at_hub, at_leaf)
@@ -197,11 +197,11 @@ def all_there(clients: tuple[BlockingClient, ...], jobs: list[Subscription]) -> 
 
 
 def test_three_in_a_row_pass_messages_on(tmp_path: Path) -> None:
-    kinds = ["penstock", "nats-server", "penstock"]
+    kinds = ["pelton", "nats-server", "pelton"]
     try:
         need("nats-server")
     except pytest.skip.Exception:
-        kinds = ["penstock"] * 3
+        kinds = ["pelton"] * 3
     for order in dict.fromkeys([tuple(kinds), (kinds[1], kinds[0], kinds[1])]):
         folder = tmp_path / "-".join(order)
         folder.mkdir()
@@ -249,7 +249,7 @@ def test_a_loop_is_found(kinds: tuple[str, str], tmp_path: Path) -> None:
 
 def test_a_server_of_our_own_cluster_is_no_leaf(tmp_path: Path) -> None:
     """A server with remotes stands for a cluster of its name."""
-    ours = node("penstock", tmp_path, "same", hub_url="nats://127.0.0.1:1")
+    ours = node("pelton", tmp_path, "same", hub_url="nats://127.0.0.1:1")
     with running(ours):
         said = answer(ours, b'CONNECT {"name":"x","cluster":"same"}\r\n')
         assert b"-ERR 'remote leafnode has same cluster name'" in said
@@ -268,9 +268,9 @@ def answer(hub: Node, data: bytes) -> bytes:
 
 
 def test_ports_that_are_for_others(tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub")
+    hub = node("pelton", tmp_path, "hub")
     with running(hub):
-        wrong = node("penstock", tmp_path, "wrong", hub_url=f"nats://127.0.0.1:{hub.server.port}")
+        wrong = node("pelton", tmp_path, "wrong", hub_url=f"nats://127.0.0.1:{hub.server.port}")
         with running(wrong):
             wait_for(lambda: "attempted to connect to wrong port" in wrong.log(), "the complaint")
         said = answer(hub, b'CONNECT {"lang":"python","version":"1"}\r\n')
@@ -279,8 +279,8 @@ def test_ports_that_are_for_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", ["2.8.0", "99.0.0"])
 def test_older_servers_may_be_refused(wanted: str, tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub", listener=f"min_version: {wanted}")
-    leaf = node("penstock", tmp_path, "leaf", hub=hub)
+    hub = node("pelton", tmp_path, "hub", listener=f"min_version: {wanted}")
+    leaf = node("pelton", tmp_path, "leaf", hub=hub)
     with running(hub, leaf):
         if wanted == "2.8.0":
             linked(hub.client(), leaf.client())
@@ -341,8 +341,8 @@ def leafz(port: int) -> Any:
 
 def test_monitoring_shows_both_sides(tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
-    hub = node("penstock", tmp_path, "hub", more=f"http: 127.0.0.1:{ports[0]}")
-    leaf = node("penstock", tmp_path, "leaf", hub=hub, more=f"http: 127.0.0.1:{ports[1]}")
+    hub = node("pelton", tmp_path, "hub", more=f"http: 127.0.0.1:{ports[0]}")
+    leaf = node("pelton", tmp_path, "leaf", hub=hub, more=f"http: 127.0.0.1:{ports[1]}")
     with running(hub, leaf):
         linked(hub.client(), leaf.client())
         for port, name, spoke in ((ports[0], "leaf", False), (ports[1], "hub", True)):
@@ -363,7 +363,7 @@ def connz(port: int, query: str = "") -> list[dict[str, Any]]:
     return [row for row in rows if row["kind"] == "Leafnode"]
 
 
-@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 def test_leaf_nodes_are_among_the_connections(kind: str, tmp_path: Path) -> None:
     """Open ones and closed ones, with the same fields on both servers."""
     need(kind)
@@ -371,7 +371,7 @@ def test_leaf_nodes_are_among_the_connections(kind: str, tmp_path: Path) -> None
     users = "accounts {A {users: [{user: a, password: x}]}, B {users: [{user: b, password: x}]}}"
     hub = node(kind, tmp_path, "hub", more=f"http: 127.0.0.1:{port}\n{users}\nno_auth_user: a")
     url = f"nats://a:x@127.0.0.1:{hub.leaf_port}"
-    leaf = node("penstock", tmp_path, "leaf", hub_url=url)
+    leaf = node("pelton", tmp_path, "leaf", hub_url=url)
     fields = "cid kind ip port start last_activity rtt uptime idle pending_bytes in_msgs out_msgs"
     fields += " in_bytes out_bytes subscriptions name version authorized_user account"
     fields += " subscriptions_list name_tag"
@@ -403,9 +403,9 @@ def test_a_lowered_limit_closes_the_newest_leaf_nodes_alone(tmp_path: Path) -> N
         accounts {{A {{users: [{{user: a, password: x}}], limits: {{max_leafnodes: 2}}}}}}
         no_auth_user: a
     """
-    hub = node("penstock", tmp_path, "hub", more=more)
+    hub = node("pelton", tmp_path, "hub", more=more)
     url = f"nats://a:x@127.0.0.1:{hub.leaf_port}"
-    first, second = (node("penstock", tmp_path, name, hub_url=url) for name in ("one", "two"))
+    first, second = (node("pelton", tmp_path, name, hub_url=url) for name in ("one", "two"))
     with running(hub, first):
         at_hub = hub.client()
         linked(first.client(), at_hub)
@@ -426,8 +426,8 @@ def test_a_lowered_limit_closes_the_newest_leaf_nodes_alone(tmp_path: Path) -> N
 
 
 def test_a_reload_takes_remotes_away_and_brings_them(tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub")
-    leaf = node("penstock", tmp_path, "leaf", hub=hub, remote="disabled: false")
+    hub = node("pelton", tmp_path, "hub")
+    leaf = node("pelton", tmp_path, "leaf", hub=hub, remote="disabled: false")
     config = tmp_path / "leaf.conf"
     with running(hub, leaf):
         at_hub, at_leaf = hub.client(), leaf.client()
@@ -445,8 +445,8 @@ def test_a_reload_takes_remotes_away_and_brings_them(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_gone_for_a_while_is_called_again_and_again(tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub")
-    leaf = node("penstock", tmp_path, "leaf", hub=hub, listener="reconnect: 50ms")
+    hub = node("pelton", tmp_path, "hub")
+    leaf = node("pelton", tmp_path, "leaf", hub=hub, listener="reconnect: 50ms")
     with running(leaf):
         wait_for(lambda: "Error trying to connect as leafnode" in leaf.log(), "the complaint")
         with running(hub):
@@ -454,7 +454,7 @@ def test_a_server_that_is_gone_for_a_while_is_called_again_and_again(tmp_path: P
 
 
 def test_garbage_ends_the_connection_and_nothing_else(tmp_path: Path) -> None:
-    hub = node("penstock", tmp_path, "hub")
+    hub = node("pelton", tmp_path, "hub")
     garbage = [
         b"\x00\xff\x00garbage\r\n" * 50,
         b"CONNECT {\r\n",
@@ -478,7 +478,7 @@ def test_garbage_ends_the_connection_and_nothing_else(tmp_path: Path) -> None:
                 except OSError:
                     pass
         client.flush()
-        leaf = node("penstock", tmp_path, "leaf", hub=hub)
+        leaf = node("pelton", tmp_path, "leaf", hub=hub)
         with running(leaf):
             linked(client, leaf.client())
         assert "Internal error" not in hub.log()
@@ -512,7 +512,7 @@ def test_over_tls_with_certificates_of_both_sides(
             at_hub.publish("many", b"%d" % n * 100)
         at_hub.flush()
         assert [many.next(5).data for n in range(2000)] == [b"%d" % n * 100 for n in range(2000)]
-        stranger = node("penstock", tmp_path, "stranger", hub=hub)
+        stranger = node("pelton", tmp_path, "stranger", hub=hub)
         with running(stranger):
             told = "Leafnode connection closed: Read Error" if first else "TLS handshake error"
             wait_for(lambda: told in stranger.log(), "the refusal")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig
-from penstock.errors import NoResponders, Timeout
+from pelton.client import ConsumerConfig, StreamConfig
+from pelton.errors import NoResponders, Timeout
 from tests.peers import free_port
 
 from .leafs import Node, linked, need, node, running, wait_for
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
 PAIRS = [
-    ("penstock", "penstock"),
-    ("penstock", "nats-server"),
-    ("nats-server", "penstock"),
-    ("penstock", "older"),
-    ("older", "penstock"),
+    ("pelton", "pelton"),
+    ("pelton", "nats-server"),
+    ("nats-server", "pelton"),
+    ("pelton", "older"),
+    ("older", "pelton"),
 ]
 
 
@@ -239,9 +239,9 @@ def request(client: BlockingClient, call: str, body: object) -> None:
 
 def test_an_ended_connection_is_made_again(tmp_path: Path) -> None:
     for kinds in (
-        ("penstock", "penstock"),
-        ("penstock", "nats-server"),
-        ("nats-server", "penstock"),
+        ("pelton", "pelton"),
+        ("pelton", "nats-server"),
+        ("nats-server", "pelton"),
     ):
         with contextlib.suppress(pytest.skip.Exception):
             folder = tmp_path / "-".join(kinds)
@@ -260,7 +260,7 @@ def test_an_ended_connection_is_made_again(tmp_path: Path) -> None:
                 linked(at_leaf, at_hub, "again.up")
 
 
-@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 @pytest.mark.parametrize("ignored", [False, True], ids=["heard", "ignored"])
 def test_where_the_hub_says_it_is_is_called_too(kind: str, ignored: bool, tmp_path: Path) -> None:
     need(kind)
@@ -269,7 +269,7 @@ def test_where_the_hub_says_it_is_is_called_too(kind: str, ignored: bool, tmp_pa
     hub = node(kind, tmp_path, "hub", listener=told)
     remote = f"ignore_discovered_servers: {str(ignored).lower()}"
     pause = "reconnect: 100ms"
-    leaf = node("penstock", tmp_path, "leaf", hub=hub, remote=remote, listener=pause)
+    leaf = node("pelton", tmp_path, "leaf", hub=hub, remote=remote, listener=pause)
     with running(other, hub, leaf):
         linked(hub.client(), leaf.client())
         hub.stop(kill=True)
@@ -283,7 +283,7 @@ def test_where_the_hub_says_it_is_is_called_too(kind: str, ignored: bool, tmp_pa
 def test_a_free_port_is_shown_as_it_is(tmp_path: Path) -> None:
     ports = free_port()
     text = f'leafnodes {{ listen: "127.0.0.1:-1" }}\nports_file_dir: "{tmp_path}"'
-    hub = node("penstock", tmp_path, "hub", more=f"http: 127.0.0.1:{ports}")
+    hub = node("pelton", tmp_path, "hub", more=f"http: 127.0.0.1:{ports}")
     config = tmp_path / "hub.conf"
     lines = config.read_text().split("leafnodes {")[0]
     config.write_text(f"{lines}{text}\nhttp: 127.0.0.1:{ports}\n")
@@ -294,6 +294,6 @@ def test_a_free_port_is_shown_as_it_is(tmp_path: Path) -> None:
             port = json.load(answer)["leaf"]["port"]
         assert port > 0
         assert url == f"nats://127.0.0.1:{port}"
-        leaf = node("penstock", tmp_path, "leaf", hub_url=url)
+        leaf = node("pelton", tmp_path, "leaf", hub_url=url)
         with running(leaf):
             linked(hub.client(), leaf.client())

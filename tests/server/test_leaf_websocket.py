@@ -16,9 +16,9 @@ from .leafs import linked, need, node, running, wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.client import BlockingClient
+    from pelton.client import BlockingClient
 
-PAIRS = [("penstock", "penstock"), ("penstock", "nats-server"), ("nats-server", "penstock")]
+PAIRS = [("pelton", "pelton"), ("pelton", "nats-server"), ("nats-server", "pelton")]
 TERMS = {
     "plain": (False, ""),
     "compressed": (True, "ws_compression: true"),
@@ -78,8 +78,8 @@ def test_an_ended_connection_is_made_again(kinds: tuple[str, str], tmp_path: Pat
 
 def test_what_is_no_websocket_is_told(tmp_path: Path) -> None:
     """A hub that listens there for something else: the log says so, and the leaf goes on."""
-    hub = node("penstock", tmp_path, "hub")
-    leaf = node("penstock", tmp_path, "leaf", hub_url=f"ws://127.0.0.1:{hub.leaf_port}")
+    hub = node("pelton", tmp_path, "hub")
+    leaf = node("pelton", tmp_path, "leaf", hub_url=f"ws://127.0.0.1:{hub.leaf_port}")
     with running(hub, leaf):
         wait_for(lambda: "Error soliciting websocket connection" in leaf.log(), "the complaint")
         leaf.client().flush()

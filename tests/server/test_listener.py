@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import EventLoop
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
-from penstock.server.logs.log import Log
-from penstock.server.transports import listener as module
-from penstock.server.transports.listener import Listener, open_sockets
+from pelton.core.base.clock import SystemClock
+from pelton.core.broker.event_loop import EventLoop
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
+from pelton.server.logs.log import Log
+from pelton.server.transports import listener as module
+from pelton.server.transports.listener import Listener, open_sockets
 
 
 class Full(socket.socket):

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from penstock.server.errors import StartError
-from penstock.server.logs.log import Log
+from pelton.server.errors import StartError
+from pelton.server.logs.log import Log
 
 MOMENT = 1_769_868_309.25  # 2026-01-31 14:05:09.25 UTC
 
@@ -153,7 +153,7 @@ def test_lines_go_to_a_syslog_over_udp():
         lines = [daemon.recv(1000).decode() for _ in range(2)]
         log.close()
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d"
-    head = f"{stamp} {re.escape(socket.gethostname())} penstock-server\\[{os.getpid()}\\]: "
+    head = f"{stamp} {re.escape(socket.gethostname())} pelton-server\\[{os.getpid()}\\]: "
     assert re.fullmatch(f"<29>{head}hello", lines[0]), lines
     assert re.fullmatch(f"<27>{head}trouble", lines[1]), lines
 
@@ -164,7 +164,7 @@ def test_lines_go_to_a_syslog_over_tcp_and_nobody_waits_for_it():
         peer, _ = daemon.accept()
         log.warn("hello")
         with peer, peer.makefile() as lines:
-            assert lines.readline().endswith(f"penstock-server[{os.getpid()}]: hello\n")
+            assert lines.readline().endswith(f"pelton-server[{os.getpid()}]: hello\n")
         for number in range(50):
             log.warn(f"nobody there {number}")
         log.close()

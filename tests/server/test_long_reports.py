@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.monitor import answer_in_slices
-from penstock.server.monitor.encoding import json_in_slices, to_json
-from penstock.server.monitor.slices import SLICE, finish
-from penstock.server.settings.accounts import (
+from pelton.server.monitor import answer_in_slices
+from pelton.server.monitor.encoding import json_in_slices, to_json
+from pelton.server.monitor.slices import SLICE, finish
+from pelton.server.settings.accounts import (
     AccountSettings,
     Export,
     Import,
     Mapping,
     MappingTarget,
 )
-from penstock.server.system.services import WAITING_MAX
+from pelton.server.system.services import WAITING_MAX
 from tests.ways import length
 
 from .test_monitor import House

@@ -25,7 +25,7 @@ def started(store: Path, sync: str) -> ServerProcess:
     code = (
         "import resource, sys;"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}));"
-        "from penstock.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        "from pelton.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     config = store.parent / "server.conf"
     config.write_text(

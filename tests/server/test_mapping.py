@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import subset
-from penstock.server.accounts.mapping import Mappings, problem_of
-from penstock.server.settings.accounts import Mapping, MappingTarget
+from pelton.core.protocol.subjects import subset
+from pelton.server.accounts.mapping import Mappings, problem_of
+from pelton.server.settings.accounts import Mapping, MappingTarget
 
 
 def shares(mapping: Mapping, subject: str) -> Counter[str | None]:

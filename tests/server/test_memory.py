@@ -2,7 +2,7 @@
 
 import os
 
-from penstock.server import memory
+from pelton.server import memory
 
 
 def test_it_is_the_machines_unless_a_container_has_less(tmp_path, monkeypatch):

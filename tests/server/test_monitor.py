@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from penstock.core.base.disk import Disk
-from penstock.engine import Engine
-from penstock.engine import Settings as EngineSettings
-from penstock.server.identity import Greeting
-from penstock.server.monitor import PATHS, ServerState, answer
-from penstock.server.monitor.encoding import to_json, uptime
-from penstock.server.monitor.expvarz import command_line
+from pelton.core.base.disk import Disk
+from pelton.engine import Engine
+from pelton.engine import Settings as EngineSettings
+from pelton.server.identity import Greeting
+from pelton.server.monitor import PATHS, ServerState, answer
+from pelton.server.monitor.encoding import to_json, uptime
+from pelton.server.monitor.expvarz import command_line
 
 from .test_clients import SECOND, World
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.server.monitor.metrics import METRICS, PREFIX
+from pelton.server.monitor.metrics import METRICS, PREFIX
 
 from .test_monitor import House, with_streams
 
@@ -69,8 +69,8 @@ def test_series_of_streams_and_consumers_are_bounded(tmp_path):
     house, _ = with_streams(tmp_path)
     families = scrape(house, streams="1", consumers="0")
     assert value(families, "stream_messages", stream="S") == 3
-    assert [s.labels["stream"] for s in families["penstock_stream_messages"].samples] == ["S"]
-    assert not families["penstock_consumer_pending"].samples
+    assert [s.labels["stream"] for s in families["pelton_stream_messages"].samples] == ["S"]
+    assert not families["pelton_consumer_pending"].samples
     assert value(families, "jetstream_streams_hidden") == 1
     assert value(families, "jetstream_consumers_hidden") == 1
 
@@ -78,13 +78,13 @@ def test_series_of_streams_and_consumers_are_bounded(tmp_path):
 def test_without_jetstream():
     families = scrape(House())
     assert value(families, "jetstream_enabled") == 0
-    assert not families["penstock_jetstream_streams"].samples
+    assert not families["pelton_jetstream_streams"].samples
 
 
 # -- what is made of the metrics elsewhere
 
 ROOT = Path(__file__).parents[2]
-WORD = re.compile(r"penstock_[a-z_]+")
+WORD = re.compile(r"pelton_[a-z_]+")
 
 
 def exported():
@@ -96,14 +96,14 @@ def exported():
 
 
 def expressions():
-    dashboard = json.loads((ROOT / "deploy/grafana/penstock.json").read_text())
+    dashboard = json.loads((ROOT / "deploy/grafana/pelton.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
             yield target["expr"], target["legendFormat"]
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             yield variable["query"]["query"], ""
-    rules = (ROOT / "deploy/prometheus/penstock.rules.yml").read_text()
+    rules = (ROOT / "deploy/prometheus/pelton.rules.yml").read_text()
     for found in re.finditer(r"expr: (.+)\n(?:.*\n)*?\s+summary: (.+)", rules):
         yield found[1], found[2]
 
@@ -114,7 +114,7 @@ def test_dashboard_and_rules_use_metrics_that_there_are():
     assert len(found) > 40
     for expression, shown in found:
         used = set(WORD.findall(expression))
-        assert used or 'up{job="penstock"}' in expression, expression
+        assert used or 'up{job="pelton"}' in expression, expression
         assert used <= set(known), expression
         labels = {"instance", "job"}.union(*(known[name] for name in used))
         asked = re.findall(r"([a-z]+)=~?\"", expression)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.server.errors import OptionError
-from penstock.server.options import USAGE, parse_options
+from pelton.server.errors import OptionError
+from pelton.server.options import USAGE, parse_options
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Follower:
         config.write_text(
             f'jetstream {{ remotes {{ hub {{ url: "{hub.url}" }} }} }}\n', encoding="utf-8"
         )
-        self.server = ServerProcess("penstock", arguments=["-c", str(config)])
+        self.server = ServerProcess("pelton", arguments=["-c", str(config)])
         self.server.start()
 
     def at(self, server: ServerProcess, call: str, body: Any = None) -> Any:
@@ -68,7 +68,7 @@ class Follower:
         return found
 
 
-@pytest.fixture(params=["penstock", "nats-server"])
+@pytest.fixture(params=["pelton", "nats-server"])
 def follower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Follower]:
     if request.param not in available_servers((2, 10)):
         pytest.skip(f"no {request.param} here")

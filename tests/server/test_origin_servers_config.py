@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.server.config import read_config
-from penstock.server.errors import ConfigError
-from penstock.server.origin_servers import without_secret
-from penstock.server.settings import OriginServer
-from penstock.server.settings.tls import Tls
+from pelton.server.config import read_config
+from pelton.server.errors import ConfigError
+from pelton.server.origin_servers import without_secret
+from pelton.server.settings import OriginServer
+from pelton.server.settings.tls import Tls
 
 
 def test_remotes() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import TlsOptions, connect_blocking
+from pelton.client import TlsOptions, connect_blocking
 from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import PATIENCE_SECONDS, configured
@@ -50,7 +50,7 @@ def test_a_stream_is_followed_over_tls(kind: str, way: str, tmp_path: Path) -> N
             nc.request("$JS.API.STREAM.CREATE.O", b'{"name":"O","subjects":["o.>"]}')
             for number in range(20):
                 nc.request(f"o.{number}", b"x" * 5000)
-        with configured("penstock", config) as here:
+        with configured("pelton", config) as here:
             here.wait_for("remote hub: connected")
             with connect_blocking(f"nats://127.0.0.1:{here.ports['port']}") as nc:
                 nc.request(
@@ -66,9 +66,9 @@ def test_a_stream_is_followed_over_tls(kind: str, way: str, tmp_path: Path) -> N
 
 
 def test_a_remote_without_tls_is_not_talked_to_plainly(tmp_path: Path) -> None:
-    with configured("penstock", "listen: 127.0.0.1:@port") as hub:
+    with configured("pelton", "listen: 127.0.0.1:@port") as hub:
         config = f"""listen: 127.0.0.1:@port
             jetstream {{ store_dir: "{tmp_path}/here"
               remotes {{ hub {{ url: "tls://localhost:{hub.ports["port"]}" }} }} }}"""
-        with configured("penstock", config) as here:
+        with configured("pelton", config) as here:
             here.wait_for("the server does not support TLS")

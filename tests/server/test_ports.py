@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import EventLoop
-from penstock.server.errors import StartError
-from penstock.server.http import HttpServer, text_answer
-from penstock.server.logs.log import Log
-from penstock.server.transports.listener import Listener, open_sockets
+from pelton.core.base.clock import SystemClock
+from pelton.core.broker.event_loop import EventLoop
+from pelton.server.errors import StartError
+from pelton.server.http import HttpServer, text_answer
+from pelton.server.logs.log import Log
+from pelton.server.transports.listener import Listener, open_sockets
 from tests.server.process import ServerProcess
 
 # Prints how many ports are listened on at each step of a start.
@@ -24,9 +24,9 @@ import signal
 import socket
 import sys
 
-from penstock.server import app
-from penstock.server.__main__ import main
-from penstock.server.early_start import EarlyStart
+from pelton.server import app
+from pelton.server.__main__ import main
+from pelton.server.early_start import EarlyStart
 
 def count():
     found = 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.files import StoreLock, lock_store
+from pelton.server.files import StoreLock, lock_store
 from tests import copies
 
 from .process import GoneError, ServerLog, ServerProcess, Wire, running
@@ -36,7 +36,7 @@ def refused(*arguments, status=1):
 def test_version_and_help_are_answered():
     for option, text in (("--version", "nats-server: v2."), ("-h", "--store_dir")):
         result = subprocess.run(
-            [sys.executable, "-m", "penstock.server", option],
+            [sys.executable, "-m", "pelton.server", option],
             capture_output=True,
             text=True,
             check=True,
@@ -48,17 +48,17 @@ def test_version_and_help_are_answered():
 
 def test_version_is_one_line():
     result = subprocess.run(
-        [sys.executable, "-m", "penstock.server", "-v"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pelton.server", "-v"], capture_output=True, text=True, check=True
     )
-    assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+ \(penstock \d+\.\d+\.\d+\)\n", result.stdout)
+    assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+ \(pelton \d+\.\d+\.\d+\)\n", result.stdout)
 
 
 def test_no_heavy_module_is_loaded_by_a_bare_server():
     code = (
-        "import sys, penstock.server.__main__, penstock.server.transports.listener, penstock.server.startup,"
-        " penstock.server.app;"
+        "import sys, pelton.server.__main__, pelton.server.transports.listener, pelton.server.startup,"
+        " pelton.server.app;"
         "print([m for m in ('rich', 'click', 'http.server', 'http.client', 'numpy', 'pyspark',"
-        " 'penstock.client', 'penstock.engine', 'penstock.server.monitor', 'unittest')"
+        " 'pelton.client', 'pelton.engine', 'pelton.server.monitor', 'unittest')"
         " if m in sys.modules])"
     )
     result = subprocess.run(
@@ -91,7 +91,7 @@ def test_interrupt_stops_it_well():
 @pytest.mark.parametrize(
     ("status", "arguments", "text"),
     [
-        (2, ["--bogus"], "unknown option --bogus; see penstock-server --help"),
+        (2, ["--bogus"], "unknown option --bogus; see pelton-server --help"),
         (2, ["-p", "x"], 'invalid value "x" for option -p'),
         (1, ["-c", "/no/such.conf"], "can't read configuration file /no/such.conf: No such file"),
         (2, ["-t"], "option -t needs a configuration file"),
@@ -107,7 +107,7 @@ def test_interrupt_stops_it_well():
 def test_what_cant_start_says_why_in_one_line(status, arguments, text):
     lines = refused(*arguments, status=status)
     assert len(lines) == 1, lines
-    assert re.match(r"penstock-server: |\[\d+\] .* \[FTL\] ", lines[0])
+    assert re.match(r"pelton-server: |\[\d+\] .* \[FTL\] ", lines[0])
     assert text in lines[0]
 
 
@@ -128,7 +128,7 @@ def test_a_broken_configuration_lists_its_mistakes(tmp_path):
     path = tmp_path / "x.conf"
     path.write_text("port: x\nfoo: 1\n")
     lines = refused("-c", str(path))
-    assert lines[0].startswith(f"penstock-server: {path}:1:1: port:")
+    assert lines[0].startswith(f"pelton-server: {path}:1:1: port:")
     assert lines[1] == f'{path}:2:1: unknown field "foo"'
 
 
@@ -274,7 +274,7 @@ def test_the_limit_of_open_files_is_raised_and_a_low_one_is_told():
     code = (
         "import resource, sys;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 500));"
-        "from penstock.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        "from pelton.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, "-a", "127.0.0.1", "-p", "-1"],
@@ -299,7 +299,7 @@ def test_running_out_of_descriptors_is_survived():
     code = (
         "import resource, sys;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60));"
-        "from penstock.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        "from pelton.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, "-a", "127.0.0.1", "-p", "-1"], stderr=subprocess.PIPE

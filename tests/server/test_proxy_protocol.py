@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.transports.proxy_protocol import V2_SIGNATURE, Header, parse_header
+from pelton.server.transports.proxy_protocol import V2_SIGNATURE, Header, parse_header
 from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import Configured, configured, line_of, rest_of
@@ -139,7 +139,7 @@ def test_the_header_comes_before_tls(kind: str, tmp_path: Path) -> None:
 
 
 def test_who_says_nothing_is_cut_off() -> None:
-    with configured("penstock", CONFIG) as server:
+    with configured("pelton", CONFIG) as server:
         silent = [server.connect() for _ in range(3)]
         for connection, begin in zip(silent, (b"", b"PROX", V2_SIGNATURE[:10]), strict=True):
             line_of(connection)

@@ -2,9 +2,9 @@
 
 import io
 
-from penstock.server.logs.log import Log
-from penstock.server.logs.rate_limited_log import LINES_MAX, RateLimitedLog
-from penstock.server.units import SECOND_NS
+from pelton.server.logs.log import Log
+from pelton.server.logs.rate_limited_log import LINES_MAX, RateLimitedLog
+from pelton.server.units import SECOND_NS
 
 
 def test_what_is_too_much_is_counted_and_told_later():

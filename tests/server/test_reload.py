@@ -4,11 +4,11 @@ import io
 
 import pytest
 
-from penstock.server.errors import ConfigError, StartError
-from penstock.server.fast_dataclass import field_names
-from penstock.server.logs.log import Log
-from penstock.server.reload import Reloads, changes, check_jetstream
-from penstock.server.settings import RELOADABLE, Settings
+from pelton.server.errors import ConfigError, StartError
+from pelton.server.fast_dataclass import field_names
+from pelton.server.logs.log import Log
+from pelton.server.reload import Reloads, changes, check_jetstream
+from pelton.server.settings import RELOADABLE, Settings
 
 
 def test_every_reloadable_name_is_a_setting():

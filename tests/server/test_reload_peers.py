@@ -85,5 +85,5 @@ def reload(kind, folder, before, after):
 @pytest.mark.skipif("nats-server" not in available_servers(), reason="no nats-server from 2.14 on")
 @pytest.mark.parametrize(("before", "after"), CASES)
 def test_both_say_the_same(before, after, tmp_path):
-    ours = reload("penstock", tmp_path / "ours", before, after)
+    ours = reload("pelton", tmp_path / "ours", before, after)
     assert ours == reload("nats-server", tmp_path / "theirs", before, after)

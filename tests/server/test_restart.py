@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
 from tests.ports import free_port
 from tests.server.process import ServerProcess, Wire
 

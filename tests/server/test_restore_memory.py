@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import connect_blocking
-from penstock.client.blocking import BlockingClient
+from pelton.client import connect_blocking
+from pelton.client.blocking import BlockingClient
 from tests.engine.bombs import MIB, bombs, half_a_record
 from tests.peers import ServerProcess, running_server
 
@@ -16,7 +16,7 @@ MOST_BYTES = 64 * MIB
 
 @pytest.mark.peer
 def test_an_archive_of_kilobytes_does_not_become_gigabytes_of_memory() -> None:
-    with running_server("penstock") as server, connect_blocking(server.url) as client:
+    with running_server("pelton") as server, connect_blocking(server.url) as client:
         send(client, begin(client, "S"), b"no archive")
         before = memory(server, "VmRSS")
         for what, data in bombs().items():
@@ -30,7 +30,7 @@ def test_an_archive_of_kilobytes_does_not_become_gigabytes_of_memory() -> None:
 
 @pytest.mark.peer
 def test_nor_do_many_at_once() -> None:
-    with running_server("penstock") as server, connect_blocking(server.url) as client:
+    with running_server("pelton") as server, connect_blocking(server.url) as client:
         send(client, begin(client, "S"), b"no archive")
         before = memory(server, "VmRSS")
         for n in range(200):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import subset
-from penstock.server.accounts.sharing import (
+from pelton.core.protocol.subjects import subset
+from pelton.server.accounts.sharing import (
     Exports,
     Imports,
     local_pattern,
@@ -16,7 +16,7 @@ from penstock.server.accounts.sharing import (
     service_transform,
     stream_transform,
 )
-from penstock.server.settings.accounts import AccountSettings, Export, Import, Latency
+from pelton.server.settings.accounts import AccountSettings, Export, Import, Latency
 
 
 @given(st.integers(1, 4), st.data())

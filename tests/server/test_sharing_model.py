@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import matches
-from penstock.server.accounts import active_imports
-from penstock.server.accounts.sharing import Imports
-from penstock.server.settings.accounts import STREAMED, AccountSettings, Export, Import
+from pelton.core.protocol.subjects import matches
+from pelton.server.accounts import active_imports
+from pelton.server.accounts.sharing import Imports
+from pelton.server.settings.accounts import STREAMED, AccountSettings, Export, Import
 from tests.core.wires import Client
 from tests.server.accounts_house import House, messages
 from tests.ways import length

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from penstock.server.short_collections import LONG_SECONDS, WHOLE_AGAIN_SECONDS, ShortCollections
+from pelton.server.short_collections import LONG_SECONDS, WHOLE_AGAIN_SECONDS, ShortCollections
 
 
 class Thing:

@@ -12,12 +12,12 @@ import sys
 EARLY = """
     binascii collections contextlib enum errno fcntl functools heapq importlib itertools keyword math
     operator reprlib resource select selectors signal socket threading types warnings
-    abc codecs encodings io os site gc sys array builtins marshal posix time penstock cython_runtime
+    abc codecs encodings io os site gc sys array builtins marshal posix time pelton cython_runtime
 """
 
 # Each of these costs more than all of the above.
 LATE = """
-    asyncio uvloop ssl penstock.engine penstock.api msgspec dataclasses inspect typing re json hashlib
+    asyncio uvloop ssl pelton.engine pelton.api msgspec dataclasses inspect typing re json hashlib
 """
 
 # After the first answers of JetStream, which do not wait for these.
@@ -35,7 +35,7 @@ NEVER = """
 SCRIPT = """
 import sys
 print(*sys.modules)
-from penstock.server import early_start
+from pelton.server import early_start
 
 def serve(self, *parts):
     print(*sorted(sys.modules))
@@ -47,7 +47,7 @@ def serve(self, *parts):
     raise SystemExit(0)
 
 early_start.EarlyStart.serve = serve
-from penstock.server.__main__ import main
+from pelton.server.__main__ import main
 main(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", sys.argv[1]])
 """
 
@@ -73,4 +73,4 @@ def test_a_bare_start_imports_what_is_listed_only(tmp_path: object) -> None:
     assert connecting == connect
     assert answering == api
     assert "uvloop" in complete
-    assert "penstock.engine" in complete
+    assert "pelton.engine" in complete

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.store_presync import FILES_MAX, StorePresync, log_files
+from pelton.server.store_presync import FILES_MAX, StorePresync, log_files
 
 
 def store(folder: Path, streams: int) -> set[str]:

@@ -8,19 +8,19 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.core.base.s2 import FrameReader
-from penstock.core.broker.session import Sessions
-from penstock.server.accounts.registry import Accounts
-from penstock.server.auth.authenticator import Authenticator
-from penstock.server.clients.clients import Clients
-from penstock.server.monitor import ServerState
-from penstock.server.monitor.slices import finish
-from penstock.server.settings.accounts import AccountSettings
-from penstock.server.settings.users import Permissions, Responses, SubjectPermission, User
-from penstock.server.system import STATSZ_NS, System
-from penstock.server.system.envelope import compressed
-from penstock.server.system.message_trace import parse
-from penstock.server.system.services import REPORTS
+from pelton.core.base.s2 import FrameReader
+from pelton.core.broker.session import Sessions
+from pelton.server.accounts.registry import Accounts
+from pelton.server.auth.authenticator import Authenticator
+from pelton.server.clients.clients import Clients
+from pelton.server.monitor import ServerState
+from pelton.server.monitor.slices import finish
+from pelton.server.settings.accounts import AccountSettings
+from pelton.server.settings.users import Permissions, Responses, SubjectPermission, User
+from pelton.server.system import STATSZ_NS, System
+from pelton.server.system.envelope import compressed
+from pelton.server.system.message_trace import parse
+from pelton.server.system.services import REPORTS
 
 from .test_clients import SECOND, World
 
@@ -342,7 +342,7 @@ def test_subscribers_are_counted():
 
 
 def test_answers_are_packed_as_asked():
-    data = b"penstock " * 10_000
+    data = b"pelton " * 10_000
     headers, packed = finish(compressed(data, "gzip"))
     assert gzip.decompress(packed) == data
     assert b"Content-Encoding: gzip\r\n" in headers

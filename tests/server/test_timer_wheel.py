@@ -3,11 +3,11 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.clock import Clock
-from penstock.core.broker.reactor import Connection, Reactor
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
-from penstock.server.clients.timer_wheel import NEVER_NS, STEP_NS, TimerWheel
+from pelton.core.base.clock import Clock
+from pelton.core.broker.reactor import Connection, Reactor
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
+from pelton.server.clients.timer_wheel import NEVER_NS, STEP_NS, TimerWheel
 
 START_NS = 1_700_000_000_000_000_000
 HUB = Reactor(Clock(START_NS))

@@ -194,7 +194,7 @@ def test_plain_clients_beside_those_with_tls(
 def test_a_certificate_that_is_not_pinned_is_refused(
     kind: str, authority: Authority, issued: Issued, visitor: Issued
 ) -> None:
-    from penstock.server.transports.tls import public_key_pin
+    from pelton.server.transports.tls import public_key_pin
 
     pin = public_key_pin(visitor.certificate)
     more = f'ca_file: "{authority.ca_file}", verify: true, pinned_certs: ["{pin.upper()}"]'
@@ -268,9 +268,7 @@ GARBAGE = {
 def test_a_handshake_of_garbage_ends_that_connection_only(
     authority: Authority, issued: Issued
 ) -> None:
-    with configured(
-        "penstock", f"listen: 127.0.0.1:@port\n{tls(issued, 'timeout: 0.5')}"
-    ) as server:
+    with configured("pelton", f"listen: 127.0.0.1:@port\n{tls(issued, 'timeout: 0.5')}") as server:
         plain = server.connect()
         line_of(plain)
         with secure(plain, trusting(authority)) as witness:
@@ -290,7 +288,7 @@ def test_a_handshake_of_garbage_ends_that_connection_only(
 
 
 def test_a_client_that_speaks_plainly_is_told(issued: Issued) -> None:
-    with configured("penstock", f"listen: 127.0.0.1:@port\n{tls(issued)}") as server:
+    with configured("pelton", f"listen: 127.0.0.1:@port\n{tls(issued)}") as server:
         plain = server.connect()
         line_of(plain)
         plain.sendall(HELLO)
@@ -339,7 +337,7 @@ def test_a_reload_takes_new_certificates_for_new_handshakes(
 
     install(issued)
     config = f'listen: 127.0.0.1:@port\ntls {{ cert_file: "{cert}", key_file: "{key}" }}'
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         plain = server.connect()
         line_of(plain)
         with secure(plain, trusting(authority)) as old:
@@ -368,7 +366,7 @@ def test_options_ask_for_tls(authority: Authority, issued: Issued) -> None:
 
 
 def test_the_names_of_a_certificate(authority: Authority) -> None:
-    from penstock.server.transports.tls import candidates, same_subject
+    from pelton.server.transports.tls import candidates, same_subject
 
     oid = x509.NameOID
     shown = authority.client(
@@ -414,9 +412,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_certificates_that_cannot_be_used_are_told_in_a_line(
     what: str, authority: Authority, issued: Issued, broken: str
 ) -> None:
-    from penstock.server.errors import StartError
-    from penstock.server.settings.tls import Tls
-    from penstock.server.transports.tls import server_context
+    from pelton.server.errors import StartError
+    from pelton.server.settings.tls import Tls
+    from pelton.server.transports.tls import server_context
 
     settings = Tls(issued.cert_file, issued.key_file, ca_file=authority.ca_file)
     server_context(settings)
@@ -436,11 +434,11 @@ def test_certificates_that_cannot_be_used_are_told_in_a_line(
 def test_monitoring_shows_the_handshake(
     authority: Authority, issued: Issued, visitor: Issued
 ) -> None:
-    pytest.importorskip("penstock.server.monitor")
+    pytest.importorskip("pelton.server.monitor")
     config = f"""listen: 127.0.0.1:@port
         http: 127.0.0.1:@http
         {tls(issued, f'ca_file: "{authority.ca_file}", verify: true')}"""
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         plain = server.connect()
         line_of(plain)
         with secure(plain, trusting(authority, visitor)) as connection:

@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from penstock.server.transports.tls import public_key_pin
+from pelton.server.transports.tls import public_key_pin
 from tests.certificates import Authority, Issued
 from tests.peers import available_servers
 from tests.server.configured import Configured, configured, line_of, rest_of
@@ -147,7 +147,7 @@ def test_a_session_does_not_outlive_the_certificate(
     expired: Issued,
 ) -> None:
     config = LISTENERS[listener][2].format(tls(issued, authority.ca_file))
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         client = Visitor(server, listener, version, authority.ca_file)
         client.show(visitor)
         assert client.comes_in()
@@ -184,7 +184,7 @@ def test_a_session_does_not_outlive_a_reload(
     first, second = f'"{pin}"', f'"{pin}"'
     if change == "pins" and listener != "websocket":  # its settings are fixed while it runs
         second = f'"{"0" * 64}"'
-    with configured("penstock", written(first)) as server:
+    with configured("pelton", written(first)) as server:
         client = Visitor(server, listener, version, authority.ca_file)
         client.show(visitor)
         assert client.comes_in()
@@ -228,7 +228,7 @@ def test_a_reload_of_the_pins_ends_leaf_nodes(
     def written(pin: str) -> str:
         return listener.format(tls(issued, authority.ca_file, f', pinned_certs: ["{pin}"]'))
 
-    with configured("penstock", written(public_key_pin(visitor.certificate))) as server:
+    with configured("pelton", written(public_key_pin(visitor.certificate))) as server:
         plain = server.connect("leaf")
         line_of(plain)
         context = ssl.create_default_context(cafile=authority.ca_file)
@@ -298,7 +298,7 @@ def test_certificates_that_are_chosen_by_name_verify_clients_too(
         for each in (issued, other)
     )
     section = f'tls {{ certs: [{pairs}], ca_file: "{authority.ca_file}", verify: true }}'
-    with configured("penstock", f"listen: 127.0.0.1:@port\n{section}") as server:
+    with configured("pelton", f"listen: 127.0.0.1:@port\n{section}") as server:
 
         def accepts(shown: Issued, name: str) -> bool:
             context = ssl.create_default_context(cafile=authority.ca_file)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.server.units import (
+from pelton.server.units import (
     format_size,
     parse_address,
     parse_duration,

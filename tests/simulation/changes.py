@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from penstock.vault import Vault
+from pelton.vault import Vault
 
 SECOND = 1_000_000_000
 SEGMENT_BYTES = 4096  # the smallest size: segments are begun, compacted and removed in each run

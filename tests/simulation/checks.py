@@ -14,9 +14,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.log import queries
-from penstock.core.protocol.publish_headers import value
-from penstock.core.protocol.subjects import matches
+from pelton.core.log import queries
+from pelton.core.protocol.publish_headers import value
+from pelton.core.protocol.subjects import matches
 
 from .expecting import Expecting
 from .world import SECOND

@@ -373,7 +373,7 @@ def sources(stream: Stream) -> list[str]:
 
 
 def at(ns: int) -> str:
-    from penstock.api.times import format_time
+    from pelton.api.times import format_time
 
     return format_time(ns)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.log import queries
+from pelton.core.log import queries
 
 if TYPE_CHECKING:
     from .model import Stream

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core.protocol.subjects import matches
+from pelton.core.protocol.subjects import matches
 
 SECOND = 1_000_000_000
 SLACK_NS = 50_000_000

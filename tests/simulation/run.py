@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.engine.rules import message_ttl, saved_deadlines
-from penstock.testing.simulated_disk import PowerCut
+from pelton.engine.rules import message_ttl, saved_deadlines
+from pelton.testing.simulated_disk import PowerCut
 
 from . import copies
 from .administering import Administering

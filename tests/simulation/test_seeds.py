@@ -17,7 +17,7 @@ from functools import cache
 
 import pytest
 
-from penstock.testing.simulated_disk import SimDisk
+from pelton.testing.simulated_disk import SimDisk
 from tests.ways import SEED, length
 
 from . import __main__

@@ -17,10 +17,10 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine import Engine, Settings
-from penstock.testing.simulated_disk import Handle, PowerCut, SimDisk
-from penstock.vault import Vault
+from pelton.core.base.disk import PyDisk
+from pelton.engine import Engine, Settings
+from pelton.testing.simulated_disk import Handle, PowerCut, SimDisk
+from pelton.vault import Vault
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server
 
@@ -29,7 +29,7 @@ from .changes import Changes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.broker.reactor import HandedSync
+    from pelton.core.broker.reactor import HandedSync
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000

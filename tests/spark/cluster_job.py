@@ -1,7 +1,7 @@
 """A job for a cluster: ``cluster_job.py URL SOURCE TARGET CHECKPOINT [register]``.
 
 Reads a stream as a batch and as a stream, and writes into another one, for each message, where it was
-read and what Penstock was read with there. Imports what its machine has, not this source tree.
+read and what Pelton was read with there. Imports what its machine has, not this source tree.
 """
 
 import os
@@ -16,9 +16,9 @@ def places(way):
     def say(batches):
         import pyarrow as pa
 
-        import penstock
+        import pelton
 
-        from_where = f"{os.getcwd()}\t{penstock.__path__[0]}".encode()
+        from_where = f"{os.getcwd()}\t{pelton.__path__[0]}".encode()
         for batch in batches:
             seqs = batch.column("seq").to_pylist()
             told = [from_where + f"\t{seq}".encode() for seq in seqs]
@@ -32,9 +32,9 @@ def main(url, source, target, checkpoint, register=""):
     """Both ways in turn."""
     spark = SparkSession.builder.appName("cluster").getOrCreate()
     if register:
-        import penstock.spark
+        import pelton.spark
 
-        penstock.spark.register(spark)
+        pelton.spark.register(spark)
     wanted = {"servers": url, "stream": source, "minPartitions": "4"}
     columns = "subject string, data binary"
     rows = spark.read.format("jetstream").options(**wanted).load()

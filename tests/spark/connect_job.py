@@ -9,15 +9,15 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-import penstock.spark
-from penstock.spark.java import ensure_java
+import pelton.spark
+from pelton.spark.java import ensure_java
 
 
 def main(remote, url, source, target, checkpoint, table):
     """Read and write, batch and stream."""
     ensure_java()
     spark = SparkSession.builder.remote(remote).getOrCreate()
-    penstock.spark.register(spark)
+    pelton.spark.register(spark)
     wanted = {"servers": url, "stream": source, "minPartitions": "2"}
     rows = spark.read.format("jetstream").options(**wanted).load()
     told = {"session": type(spark).__module__}

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 
 
 class Store(Protocol):

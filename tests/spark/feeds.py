@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from penstock.spark.tables import append, upsert
+from pelton.spark.tables import append, upsert
 
 DELTA = "jetstream_delta"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
-pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
+pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed: pelton[iceberg]")
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from penstock.spark.iceberg.commits import Write, prepare
-from penstock.spark.iceberg.data_files import WrittenFile, write_rows
-from penstock.spark.iceberg.options import Address
-from penstock.spark.tables.marks import Mark
+from pelton.spark.iceberg.commits import Write, prepare
+from pelton.spark.iceberg.data_files import WrittenFile, write_rows
+from pelton.spark.iceberg.options import Address
+from pelton.spark.tables.marks import Mark
 from tests.spark.tables_help import SCHEMA, batch_of
 
 _numbers = itertools.count()

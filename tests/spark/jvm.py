@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark.session import session
+from pelton.spark.session import session
 from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:

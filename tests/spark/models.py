@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from penstock.api.times import format_time
-from penstock.client.base.models import StreamConfig
+from pelton.api.times import format_time
+from pelton.client.base.models import StreamConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.blocking.jetstream import JetStream
+    from pelton.client.blocking.jetstream import JetStream
 
 MANY = 1_000_000
 _names = itertools.count(1)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.spark.connection import forget_client
-from penstock.spark.reading.options import Options, parse_options
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.spark.connection import forget_client
+from pelton.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.ways import skip_other_servers
 

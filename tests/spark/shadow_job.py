@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from penstock.spark.session import jvm_pid, session
+from pelton.spark.session import jvm_pid, session
 
 
 def run(spark, url, stream, checkpoint, sink):

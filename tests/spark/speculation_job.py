@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.session import session
+from pelton.spark.session import session
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.spark.tables.commits import Write
-from penstock.spark.tables.data_files import DataFile, write_rows
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import Place
+from pelton.spark.tables.commits import Write
+from pelton.spark.tables.data_files import DataFile, write_rows
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import Place
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 _numbers = itertools.count()

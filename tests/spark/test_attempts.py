@@ -11,14 +11,14 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.errors import ConnectionLost
-from penstock.spark.buckets.object_store import ObjectStore
-from penstock.spark.connection import forget_client
-from penstock.spark.writing.plan import WritePlan, fingerprint
-from penstock.spark.writing.progress import AnotherAttempt, Progress
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import write_partition
+from pelton.client.base.models import StreamConfig
+from pelton.errors import ConnectionLost
+from pelton.spark.buckets.object_store import ObjectStore
+from pelton.spark.connection import forget_client
+from pelton.spark.writing.plan import WritePlan, fingerprint
+from pelton.spark.writing.progress import AnotherAttempt, Progress
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import write_partition
 from tests.spark.test_writer import Attempt
 from tests.spark.writing import (
     DATA,
@@ -169,7 +169,7 @@ def test_a_write_that_was_ended_is_not_gone_on_with(sink):
 
     def end() -> None:
         js = sink.js
-        js.purge_stream("KV_penstock_spark", filter_subject="$KV.penstock_spark.query.>")
+        js.purge_stream("KV_pelton_spark", filter_subject="$KV.pelton_spark.query.>")
         pause()
 
     with pytest.raises(WriteError, match=r"progress record .* is missing: the write was ended"):
@@ -186,9 +186,9 @@ def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
             write_partition(second, task(), interrupted({13: stop}))
         pause()
         js = sink.js
-        purge = partial(js.purge_stream, filter_subject="$KV.penstock_spark.query.>")
+        purge = partial(js.purge_stream, filter_subject="$KV.pelton_spark.query.>")
         # The first one has looked, and waits, when nothing is left to wait for.
-        timers.append(threading.Timer(BEYOND_SECONDS, purge, ["KV_penstock_spark"]))
+        timers.append(threading.Timer(BEYOND_SECONDS, purge, ["KV_pelton_spark"]))
         timers[0].start()
 
     timers: list[threading.Timer] = []

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.spark import connection
-from penstock.spark.buckets.kv_options import parse_kv_options
-from penstock.spark.buckets.kv_sink import plan_kv_write
-from penstock.spark.buckets.kv_source import KvReader, KvStreamReader
-from penstock.spark.buckets.object_sink import plan_object_write, write_objects
-from penstock.spark.connection import ReadError
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading.options import parse_options
-from penstock.spark.reading.source import JetStreamReader
-from penstock.spark.reading.streaming import JetStreamStreamReader
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import plan_write, write_partition
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.spark import connection
+from pelton.spark.buckets.kv_options import parse_kv_options
+from pelton.spark.buckets.kv_sink import plan_kv_write
+from pelton.spark.buckets.kv_source import KvReader, KvStreamReader
+from pelton.spark.buckets.object_sink import plan_object_write, write_objects
+from pelton.spark.connection import ReadError
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading.options import parse_options
+from pelton.spark.reading.source import JetStreamReader
+from pelton.spark.reading.streaming import JetStreamStreamReader
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import plan_write, write_partition
 from tests.certificates import Authority
 from tests.peers import ServerProcess, available_servers
 from tests.spark.calls import rows_of
@@ -42,7 +42,7 @@ DENIED = {
     "nowrite": "orders.>",
     "nokeys": "$KV.devices.>",
     "noobjects": "$O.>",
-    "norecords": "$KV.penstock_spark.>",
+    "norecords": "$KV.pelton_spark.>",
     "nopurge": "$JS.API.STREAM.PURGE.*",
 }
 
@@ -98,8 +98,8 @@ def secured(request, tmp_path_factory) -> Iterator[ServerProcess]:
             )
             js.create_stream(
                 StreamConfig(
-                    name="KV_penstock_spark",
-                    subjects=["$KV.penstock_spark.>"],
+                    name="KV_pelton_spark",
+                    subjects=["$KV.pelton_spark.>"],
                     max_msgs_per_subject=1,
                     allow_rollup_hdrs=True,
                     discard="new",
@@ -248,9 +248,9 @@ NOT_ALLOWED += [
     ("nowrite", write_anyhow, r"(?i)permissions violation.*orders\.1"),
     ("nokeys", write_keys, r"(?i)permissions violation.*\$KV\.devices"),
     ("noobjects", write_objects_, r"(?i)permissions violation.*\$O\.photos"),
-    ("norecords", write, r"(?i)permissions violation.*\$KV\.penstock_spark"),
-    ("norecords", write_keys, r"(?i)permissions violation.*\$KV\.penstock_spark"),
-    ("norecords", write_objects_, r"(?i)permissions violation.*\$KV\.penstock_spark"),
+    ("norecords", write, r"(?i)permissions violation.*\$KV\.pelton_spark"),
+    ("norecords", write_keys, r"(?i)permissions violation.*\$KV\.pelton_spark"),
+    ("norecords", write_objects_, r"(?i)permissions violation.*\$KV\.pelton_spark"),
     ("nopurge", write_objects_, r"(?i)permissions violation.*STREAM\.PURGE"),
 ]
 

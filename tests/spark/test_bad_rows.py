@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.spark.connection import forget_client
-from penstock.spark.reading.options import parse_options
-from penstock.spark.reading.source import JetStreamReader
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import plan_write, write_partition
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.spark.connection import forget_client
+from pelton.spark.reading.options import parse_options
+from pelton.spark.reading.source import JetStreamReader
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess, available_servers
 from tests.spark.writing import (
     DATA,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.reading.batches import (
+from pelton.spark.reading.batches import (
     View,
     admit,
     available,
@@ -23,7 +23,7 @@ from penstock.spark.reading.batches import (
     share,
     worth_a_batch,
 )
-from penstock.spark.reading.offsets import (
+from pelton.spark.reading.offsets import (
     DataLossError,
     Offset,
     Range,
@@ -31,7 +31,7 @@ from penstock.spark.reading.offsets import (
     offsets_from_json,
     offsets_to_json,
 )
-from penstock.spark.reading.options import Options
+from pelton.spark.reading.options import Options
 
 BORN = "2026-10-16T23:04:01Z"
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from penstock.spark import classes
+from pelton.spark import classes
 from tests.spark.jvm import EVERY_WAY
 
 
@@ -34,9 +34,9 @@ def test_an_archive_is_of_one_java(tmp_path):
 PROGRAM = """
 import shlex, sys
 from pathlib import Path
-from penstock.spark import classes
-from penstock.spark.java import ensure_java
-from penstock.spark.session import end_session, jvm_pid, session
+from pelton.spark import classes
+from pelton.spark.java import ensure_java
+from pelton.spark.session import end_session, jvm_pid, session
 
 made = classes.prepare()
 assert made == classes.archive(ensure_java())

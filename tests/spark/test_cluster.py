@@ -1,5 +1,5 @@
 """A standalone cluster, a master and two workers as processes, whose Python does not see this source
-tree: each way of bringing Penstock there, for reading and writing; both workers do a part.
+tree: each way of bringing Pelton there, for reading and writing; both workers do a part.
 """
 
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import penstock
-from penstock.client import connect_blocking
-from penstock.client.base.models import StreamConfig
-from penstock.spark.packaging import package
-from penstock.testing import LocalServer
+import pelton
+from pelton.client import connect_blocking
+from pelton.client.base.models import StreamConfig
+from pelton.spark.packaging import package
+from pelton.testing import LocalServer
 from tests import javas
 from tests.spark.exact.cluster import Cluster
 from tests.spark.jvm import EVERY_WAY
@@ -44,12 +44,12 @@ def make_python(folder):
 
 
 def install(python):
-    """Put Penstock into it, file by file as an installation has them."""
+    """Put Pelton into it, file by file as an installation has them."""
     import msgspec
 
     [packages] = python.parents[1].glob("lib/python*/site-packages")
     shutil.copytree(Path(msgspec.__file__).parent, packages / "msgspec")
-    home = Path(penstock.__file__).parent
+    home = Path(pelton.__file__).parent
     sources = shutil.ignore_patterns("*.pyx", "*.pxd", "*.c", "__pycache__")
     for folder in (home, *home.parent.glob("pyspark_jetstream*")):
         shutil.copytree(folder, packages / folder.name, ignore=sources)
@@ -59,7 +59,7 @@ def install(python):
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
-    package(folder / "penstock.zip")
+    package(folder / "pelton.zip")
     make_python(folder / "bare")
     if FULL:
         install(make_python(folder / "full"))
@@ -123,7 +123,7 @@ def submit(cluster, nodes, folder, python, flags, arguments, path=""):
 
 
 def copies(server, target):
-    """Of each way to read: sequences, how many by worker, where Penstock was found."""
+    """Of each way to read: sequences, how many by worker, where Pelton was found."""
     found = {}
     with connect_blocking(server.url) as client:
         js = client.jetstream()
@@ -148,7 +148,7 @@ def copies(server, target):
     ],
 )
 def test_each_way_of_bringing_it_there(cluster, nodes, server, tmp_path, way):
-    archive = nodes / "penstock.zip"
+    archive = nodes / "pelton.zip"
     target = f"COPIES-{way}"
     with connect_blocking(server.url) as client:
         js = client.jetstream()
@@ -169,8 +169,8 @@ def test_each_way_of_bringing_it_there(cluster, nodes, server, tmp_path, way):
         here = tmp_path / "unpacked"
         with zipfile.ZipFile(archive) as opened:
             opened.extractall(here)
-        flags = ["--archives", f"{archive}#penstock-here"]
-        flags += ["--conf", "spark.executorEnv.PYTHONPATH=penstock-here"]
+        flags = ["--archives", f"{archive}#pelton-here"]
+        flags += ["--conf", "spark.executorEnv.PYTHONPATH=pelton-here"]
         submit(cluster, nodes, tmp_path, bare, flags, arguments, path=str(here))
     found = copies(server, target)
     assert set(found) == {"batch", "stream"}

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.commits import Tables, Write, add
-from penstock.spark.tables.data_files import write_rows
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError, place
+from pelton.spark.tables.commits import Tables, Write, add
+from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError, place
 from tests.spark.drivers import STEPS, Query
 from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
 from tests.ways import length

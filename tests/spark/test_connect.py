@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.client import connect_blocking
-from penstock.client.base.models import StreamConfig
-from penstock.testing import LocalServer
+import pelton
+from pelton.client import connect_blocking
+from pelton.client.base.models import StreamConfig
+from pelton.testing import LocalServer
 from tests import pythons
 
 # What pyspark.sql.connect imports, and "pip install pyspark[connect]" brings.
@@ -66,7 +66,7 @@ def test_reading_and_writing(tmp_path):
             env={
                 **pythons.plain(os.environ),
                 "PYTHONPATH": os.pathsep.join(
-                    [str(Path(penstock.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+                    [str(Path(pelton.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
                 ),
                 # A free port for the Connect server, instead of 15002.
                 "SPARK_TESTING": "1",

@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import parquet
-from penstock.spark.tables.commits import Tables, Write
-from penstock.spark.tables.data_files import DataFiles, write_rows
-from penstock.spark.tables.files import files_of
-from penstock.spark.tables.parquet import folder_name, partition_text
-from penstock.spark.tables.places import place
-from penstock.spark.tables.rows import read_files
-from penstock.spark.tables.seen import DictionaryChoices
+from pelton.spark.tables import parquet
+from pelton.spark.tables.commits import Tables, Write
+from pelton.spark.tables.data_files import DataFiles, write_rows
+from pelton.spark.tables.files import files_of
+from pelton.spark.tables.parquet import folder_name, partition_text
+from pelton.spark.tables.places import place
+from pelton.spark.tables.rows import read_files
+from pelton.spark.tables.seen import DictionaryChoices
 from tests.ways import length
 
 ALL = pa.schema(
@@ -247,8 +247,8 @@ def test_an_error_leaves_no_files(tmp_path):
 NO_ROOM = """
 import json, os, resource, sys
 import pyarrow as pa
-from penstock.spark.tables.data_files import write_rows
-from penstock.spark.tables.places import TableError, place
+from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.places import TableError, place
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 schema = pa.schema([("p", pa.int64()), ("x", pa.binary())])

@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.spark.tables import append, upsert
-from penstock.spark.tables.places import TableError, place
+from pelton.spark.tables import append, upsert
+from pelton.spark.tables.places import TableError, place
 from tests.spark.tables_help import sequences
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -121,15 +121,15 @@ def has_rows(path, count):
 
 def faulty(folder):
     """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
-    from penstock.spark.tables.source import DeltaDataSource
-    from penstock.spark.tables.writer import DeltaStreamWriter
+    from pelton.spark.tables.source import DeltaDataSource
+    from pelton.spark.tables.writer import DeltaStreamWriter
 
     class Writer(DeltaStreamWriter):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
-                from penstock.spark.tables.commits import Tables
-                from penstock.spark.tables.marks import Mark
+                from pelton.spark.tables.commits import Tables
+                from pelton.spark.tables.marks import Mark
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")
@@ -164,8 +164,8 @@ def test_killed_between_the_commit_of_the_table_and_that_of_spark(spark, tmp_pat
     found = sequences(place(table))
     assert len(found) >= 60
     assert found == list(range(len(found)))
-    noted = [h for h in DeltaTable(table).history() if "penstock" in h]
-    assert len({note["penstock"]["run"] for note in noted}) == 2
+    noted = [h for h in DeltaTable(table).history() if "pelton" in h]
+    assert len({note["pelton"]["run"] for note in noted}) == 2
 
 
 def test_the_second_driver_fails_with_a_clear_error(spark, tmp_path):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.parsing import OptionError
-from penstock.spark.tables.options import READ_ROWS, WRITE_ROWS, parse_read, parse_write
-from penstock.spark.tables.places import place
+from pelton.spark.parsing import OptionError
+from pelton.spark.tables.options import READ_ROWS, WRITE_ROWS, parse_read, parse_write
+from pelton.spark.tables.places import place
 
 WRITING = {
     "path": "/data/t",

@@ -15,14 +15,14 @@ FORMATS = {
 LAZY = """
 import sys
 import {module} as found
-assert not any(name.startswith("penstock") or name == "pyarrow" for name in sys.modules), "not lazy"
+assert not any(name.startswith("pelton") or name == "pyarrow" for name in sys.modules), "not lazy"
 assert not hasattr(found, "Other")
 assert found.DefaultSource.name() == "{name}"
 assert not any(name in ("pyarrow", "deltalake", "pyiceberg") for name in sys.modules), "looking is not cheap"
 """
 BROKEN = """
 import sys
-sys.modules["penstock.spark.{source}"] = None
+sys.modules["pelton.spark.{source}"] = None
 import {module} as found
 assert not hasattr(found, "DefaultSource")
 """

@@ -1,7 +1,7 @@
 """Tables and streams are equal row by row though the job is killed: a small run, and that the
 comparison would see what is wrong.
 
-`python -m tests.spark.exact` does it with a million messages; PENSTOCK_SEED repeats a run.
+`python -m tests.spark.exact` does it with a million messages; PELTON_SEED repeats a run.
 """
 
 from __future__ import annotations

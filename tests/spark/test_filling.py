@@ -1,4 +1,4 @@
-"""Holes filled: Spark's checkpoint as a model, the notes, marks and files of Penstock as they are.
+"""Holes filled: Spark's checkpoint as a model, the notes, marks and files of Pelton as they are.
 
 The model follows Spark's rules for the folders ``offsets`` and ``commits``; tables are lists of rows
 with a mark. Tables are put back to any earlier state, the process is killed at any write, Spark
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark import filling
-from penstock.spark.filling import FillingError, next_end, note_end, put_back
-from penstock.spark.holding import FAIL, FILL, memory_of
-from penstock.spark.tables.behind import TableBehind, Watched
-from penstock.spark.tables.marks import Found, Mark, Marks
-from penstock.spark.tables.places import TableError
+from pelton.spark import filling
+from pelton.spark.filling import FillingError, next_end, note_end, put_back
+from pelton.spark.holding import FAIL, FILL, memory_of
+from pelton.spark.tables.behind import TableBehind, Watched
+from pelton.spark.tables.marks import Found, Mark, Marks
+from pelton.spark.tables.places import TableError
 from tests.ways import length
 
 HEAD = ["v1", '{"batchWatermarkMs":0}']
@@ -240,7 +240,7 @@ def test_a_put_back_table_gets_the_batches_between_under_their_numbers(tmp_path,
     ):
         spark.run(FILL, Kills(patch, None))
     assert spark.newest("offsets") == spark.newest("commits") == 2
-    aside = spark.checkpoint / "penstock" / "aside"
+    aside = spark.checkpoint / "pelton" / "aside"
     assert {each.name for each in (aside / "offsets").iterdir()} >= {"3", "8", ".8.crc"}
     assert {each.name for each in (aside / "commits").iterdir()} >= {"3", "7", ".7.crc"}
     assert not (spark.checkpoint / "offsets" / ".2.crc").exists()
@@ -255,7 +255,7 @@ def test_the_ends_of_batches_that_spark_forgot_are_noted(tmp_path, patch):
     assert spark.run_through(patch) == 1
     assert table.rows == list(range(1, 32))
     spark, _ = hole(tmp_path / "other", batches=30, at=1, kept=3)
-    (spark.checkpoint / "penstock" / "ends.jsonl").unlink()
+    (spark.checkpoint / "pelton" / "ends.jsonl").unlink()
     with pytest.raises(TableError, match="where batch 1 ended is not known any more") as caught:
         spark.run(FILL, Kills(patch, None))
     assert not isinstance(caught.value, TableBehind)
@@ -308,7 +308,7 @@ def test_what_cannot_be_filled_says_why_and_changes_nothing(tmp_path):
 
 def test_ends_are_noted_once_each_and_not_without_bounds(tmp_path, monkeypatch):
     spark, _ = hole(tmp_path)
-    notes = spark.checkpoint / "penstock" / "ends.jsonl"
+    notes = spark.checkpoint / "pelton" / "ends.jsonl"
     lines = notes.read_bytes()
     note_end(spark.checkpoint)
     assert notes.read_bytes() == lines

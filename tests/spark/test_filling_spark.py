@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from penstock.spark.holding import FILL
-from penstock.spark.tables import append, upsert
-from penstock.spark.tables.places import place
+from pelton.spark.holding import FILL
+from pelton.spark.tables import append, upsert
+from pelton.spark.tables.places import place
 from tests.peers import available_servers, start_server
 from tests.spark.tables_help import sequences
 

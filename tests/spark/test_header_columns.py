@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.writing.header_columns import header_lines, header_value, lines_of
+from pelton.spark.writing.header_columns import header_lines, header_value, lines_of
 
 LEFT_OUT = frozenset({"nats-msg-id"})
 NAMES = st.sampled_from(

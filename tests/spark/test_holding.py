@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.client.base.models import StreamConfig
-from penstock.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
-from penstock.spark.tables import commits
-from penstock.spark.tables.behind import TableBehind, Watched
-from penstock.spark.tables.marks import Found, Mark
-from penstock.spark.tables.places import place
-from penstock.spark.writing.options import parse_write_options
-from penstock.spark.writing.target import Target, warn_unnoticed
+from pelton.client.base.models import StreamConfig
+from pelton.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
+from pelton.spark.tables import commits
+from pelton.spark.tables.behind import TableBehind, Watched
+from pelton.spark.tables.marks import Found, Mark
+from pelton.spark.tables.places import place
+from pelton.spark.writing.options import parse_write_options
+from pelton.spark.writing.target import Target, warn_unnoticed
 from tests.spark import tables_help
 from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.jvm import EVERY_WAY
@@ -43,11 +43,11 @@ def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
 def test_a_note_that_is_torn_or_cannot_be_written_costs_the_comparison_alone(tmp_path):
     memory = memory_of(tmp_path, "/t")
     memory.note(Held("/t", 5, "q"))
-    [path] = (tmp_path / "penstock").glob("*.json")
+    [path] = (tmp_path / "pelton").glob("*.json")
     path.write_bytes(path.read_bytes()[:7])
     assert memory.recall() is None
-    shutil.rmtree(tmp_path / "penstock")
-    (tmp_path / "penstock").write_text("no folder")
+    shutil.rmtree(tmp_path / "pelton")
+    (tmp_path / "pelton").write_text("no folder")
     memory.note(Held("/t", 6, "q"))
     assert memory.recall() is None
 
@@ -149,7 +149,7 @@ def test_a_table_is_watched_by_its_marks_where_the_checkpoint_is_elsewhere(spark
         feed.run(odd)
         if feed.number == 2:
             shutil.copytree(path, tmp_path / "backup")
-    assert not (tmp_path / "checkpoint" / "penstock").exists()
+    assert not (tmp_path / "checkpoint" / "pelton").exists()
     feed.grow()
     shutil.move(path, tmp_path / "whole")
     shutil.copytree(tmp_path / "backup", path)
@@ -182,8 +182,8 @@ class Lake:
             watched.compare(commits.last_of(tables.opened(self.where), "q"), batch)
             tables.commit(self.where, tables_help.write_of(self.where, seqs, mark, each=True))
             return
-        from penstock.spark.iceberg import catalogs
-        from penstock.spark.iceberg import commits as iceberg
+        from pelton.spark.iceberg import catalogs
+        from pelton.spark.iceberg import commits as iceberg
         from tests.spark import iceberg_help
 
         address = iceberg_help.address_of(self.folder)
@@ -207,7 +207,7 @@ def test_by_marks_alone_a_batch_follows_the_one_before_or_is_refused(
     tmp_path_factory, kind, counts, back
 ):
     if kind == "iceberg":
-        pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+        pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
     lake = Lake(tmp_path_factory.mktemp("lake"), kind)
     for batch, rows in enumerate(counts):
         lake.take(batch, rows)
@@ -266,7 +266,7 @@ def test_batches_without_rows_are_no_hole_and_a_checkpoint_without_notes_is_know
         feed.run(odd)
     assert sequences(place(path)) == [1]
     # as left by a version that made no notes
-    shutil.rmtree(tmp_path / "checkpoint" / "penstock")
+    shutil.rmtree(tmp_path / "checkpoint" / "pelton")
     shutil.move(path, tmp_path / "away")
     feed.grow()
     with pytest.raises(Exception, match=r"no table at .* but the query has done batches before"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
@@ -39,15 +39,15 @@ def loading(spark, folder, table="lake.t", **options):
 
 def faulty(folder):
     """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
-    from penstock.spark.iceberg.source import IcebergDataSource
-    from penstock.spark.iceberg.writer import IcebergStreamWriter
+    from pelton.spark.iceberg.source import IcebergDataSource
+    from pelton.spark.iceberg.writer import IcebergStreamWriter
 
     class Writer(IcebergStreamWriter):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
-                from penstock.spark.iceberg.commits import Tables, Write
-                from penstock.spark.tables.marks import Mark
+                from pelton.spark.iceberg.commits import Tables, Write
+                from pelton.spark.tables.marks import Mark
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")
@@ -110,8 +110,8 @@ def test_a_stream_becomes_a_table(spark, stream, tmp_path):
     assert len(rows) == 500
     assert rows == wanted
     summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
-    assert {summary["penstock.query"] for summary in summaries} == {str(query.id)}
-    batches = [int(summary["penstock.batch"]) for summary in summaries]
+    assert {summary["pelton.query"] for summary in summaries} == {str(query.id)}
+    batches = [int(summary["pelton.batch"]) for summary in summaries]
     assert batches == list(range(len(batches)))
     # What the batch that came again had written is removed.
     folder = Path(table.location().removeprefix("file://"))

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestFile
 
-from penstock.spark.iceberg import catalogs
-from penstock.spark.iceberg.commits import Tables, add, prepare
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.spark.iceberg import catalogs
+from pelton.spark.iceberg.commits import Tables, add, prepare
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.spark.drivers import STEPS, Query
 from tests.spark.iceberg_help import address_of, rows_of, sequences, table_of, write_of
 from tests.spark.tables_help import SCHEMA
@@ -53,11 +53,11 @@ def test_the_mark_is_in_the_table_and_in_the_snapshot_of_one_commit(where):
     kept = {
         name: json.loads(text)["number"]
         for name, text in table.properties.items()
-        if name.startswith("penstock.query.")
+        if name.startswith("pelton.query.")
     }
-    assert kept == {"penstock.query.q": 1, "penstock.query.p": 7}
+    assert kept == {"pelton.query.q": 1, "pelton.query.p": 7}
     summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
-    found = [(summary["penstock.query"], summary["penstock.batch"]) for summary in summaries]
+    found = [(summary["pelton.query"], summary["pelton.batch"]) for summary in summaries]
     assert found == [("q", "0"), ("q", "1"), ("p", "7")]
     # One metadata file for each commit and one for the table itself: both marks in one.
     assert len(files_in(table, ".metadata.json")) == 4

@@ -5,19 +5,19 @@ from decimal import Decimal
 
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import LongType
 
-from penstock.spark.iceberg import compaction
-from penstock.spark.iceberg.commits import FilesGone, Tables
-from penstock.spark.iceberg.compaction import compact, plan, rewrite
-from penstock.spark.iceberg.maintenance import maintain
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.spark.iceberg import compaction
+from pelton.spark.iceberg.commits import FilesGone, Tables
+from pelton.spark.iceberg.compaction import compact, plan, rewrite
+from pelton.spark.iceberg.maintenance import maintain
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.spark.iceberg_help import address_of, rows_of, sequences, table_of, write_of
 from tests.spark.rest_catalog import RestCatalog
 from tests.spark.tables_help import SCHEMA

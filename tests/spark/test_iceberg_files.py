@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
-from penstock.spark.iceberg.commits import Tables, Write, prepare
-from penstock.spark.iceberg.data_files import write_rows
-from penstock.spark.tables import parquet
-from penstock.spark.tables.places import TableError
+from pelton.spark.iceberg.commits import Tables, Write, prepare
+from pelton.spark.iceberg.data_files import write_rows
+from pelton.spark.tables import parquet
+from pelton.spark.tables.places import TableError
 from tests.spark.iceberg_help import address_of, rows_of, table_of
 from tests.spark.tables_help import SCHEMA, batch_of
 from tests.spark.test_data_files import ALL, ROWS, comparable

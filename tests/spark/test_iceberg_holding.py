@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 
-from penstock.spark.holding import BEGIN
+from pelton.spark.holding import BEGIN
 from tests.spark.feeds import Feed
 from tests.spark.iceberg_help import address_of, properties_of, sequences
 

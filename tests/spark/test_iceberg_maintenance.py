@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
-from penstock.cli.__main__ import main
-from penstock.spark.iceberg import maintenance
-from penstock.spark.iceberg.commits import Tables
-from penstock.spark.iceberg.maintenance import maintain
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
+from pelton.cli.__main__ import main
+from pelton.spark.iceberg import maintenance
+from pelton.spark.iceberg.commits import Tables
+from pelton.spark.iceberg.maintenance import maintain
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.spark.iceberg_help import address_of, properties_of, sequences, table_of, write_of
 
 PREFIX = "batch-0123456789ab-00000-7"
@@ -20,8 +20,8 @@ PREFIX = "batch-0123456789ab-00000-7"
 
 def prefixed(where, seqs, mark=None, **given):
     """A write whose files are named as Spark's tasks name them."""
-    from penstock.spark.iceberg.commits import Write, prepare
-    from penstock.spark.iceberg.data_files import write_rows
+    from pelton.spark.iceberg.commits import Write, prepare
+    from pelton.spark.iceberg.data_files import write_rows
     from tests.spark.tables_help import SCHEMA, batch_of
 
     target = prepare(where, SCHEMA)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.iceberg.options import READ_ROWS, WRITE_ROWS, Address, parse_read, parse_write
-from penstock.spark.parsing import OptionError
+from pelton.spark.iceberg.options import READ_ROWS, WRITE_ROWS, Address, parse_read, parse_write
+from pelton.spark.parsing import OptionError
 
 WRITING = {
     "table": "lake.sales.orders",

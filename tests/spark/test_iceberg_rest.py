@@ -2,14 +2,14 @@
 
 import pytest
 
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from penstock.spark.iceberg.commits import Tables, add, prepare
-from penstock.spark.iceberg.maintenance import maintain
-from penstock.spark.iceberg.options import Address
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.spark.iceberg.commits import Tables, add, prepare
+from pelton.spark.iceberg.maintenance import maintain
+from pelton.spark.iceberg.options import Address
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.spark.iceberg_help import sequences, write_of
 from tests.spark.rest_catalog import TOKEN, RestCatalog
 from tests.spark.tables_help import SCHEMA

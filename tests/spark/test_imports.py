@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.spark.reading.plan import COLUMNS
-from penstock.spark.tables.commits import Tables, Write
-from penstock.spark.tables.places import place
+from pelton.spark.reading.plan import COLUMNS
+from pelton.spark.tables.commits import Tables, Write
+from pelton.spark.tables.places import place
 from tests.spark.tables_help import SCHEMA, files_of
 
 READS = """
@@ -44,7 +44,7 @@ def test_reading_a_table_needs_no_pandas(tmp_path):
     files = [file for seq in range(1, 5) for file in files_of(where, [seq])]
     Tables().commit(where, Write(schema=SCHEMA, files=files))
     schema = from_arrow_schema(SCHEMA).jsonValue()
-    read("penstock.spark.tables.source", "DeltaDataSource", {"path": str(tmp_path / "t")}, schema)
+    read("pelton.spark.tables.source", "DeltaDataSource", {"path": str(tmp_path / "t")}, schema)
 
 
 @pytest.mark.slow
@@ -54,4 +54,4 @@ def test_reading_a_stream_needs_no_pandas(stream):
     for name in ("stream", "seq", "subject", "ts", "data", "size", "born"):
         schema.add(name, "long" if COLUMNS[name] == "bigint" else COLUMNS[name])
     options = {"servers": stream.url, "stream": stream.name, "startingOffsets": "earliest"}
-    read("penstock.spark.reading.source", "JetStreamDataSource", options, schema.jsonValue())
+    read("pelton.spark.reading.source", "JetStreamDataSource", options, schema.jsonValue())

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from penstock.spark import java
+from pelton.spark import java
 
 
 def make_java(folder, version, modules="java.base@1"):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import matches
-from penstock.spark.buckets.kv_options import ROWS, key_patterns, overlapping, parse_kv_options
-from penstock.spark.parsing import OptionError
+from pelton.core.protocol.subjects import matches
+from pelton.spark.buckets.kv_options import ROWS, key_patterns, overlapping, parse_kv_options
+from pelton.spark.parsing import OptionError
 
 
 def test_all_together():

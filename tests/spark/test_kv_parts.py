@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.blocking.bulk.stored import read_stored
-from penstock.spark.buckets import kv_reading
-from penstock.spark.buckets.kv_source import KvReader
+from pelton.client.blocking.bulk.stored import read_stored
+from pelton.spark.buckets import kv_reading
+from pelton.spark.buckets.kv_source import KvReader
 from tests.spark.test_kv_source import KeyValue, js, rows_of, server
 
 __all__ = ["js", "server"]

@@ -12,10 +12,10 @@ import pytest
 from nats.js.errors import KeyNotFoundError
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.spark.buckets.kv_sink import plan_kv_write
-from penstock.spark.parsing import OptionError
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import write_partition
+from pelton.spark.buckets.kv_sink import plan_kv_write
+from pelton.spark.parsing import OptionError
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import write_partition
 from tests.spark.writing import Sink, batches, broker, sink, task
 
 __all__ = ["broker", "sink"]

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.api.streams import StreamSource
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.core.protocol.subjects import matches
-from penstock.spark.buckets import kv_source
-from penstock.spark.buckets.kv_options import parse_kv_options
-from penstock.spark.buckets.kv_source import JetStreamKv, KvOffset, KvReader, KvStreamReader
-from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading.offsets import DataLossError
-from penstock.spark.servers import Servers
+from pelton.api.streams import StreamSource
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.core.protocol.subjects import matches
+from pelton.spark.buckets import kv_source
+from pelton.spark.buckets.kv_options import parse_kv_options
+from pelton.spark.buckets.kv_source import JetStreamKv, KvOffset, KvReader, KvStreamReader
+from pelton.spark.connection import ReadError, forget_client
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading.offsets import DataLossError
+from pelton.spark.servers import Servers
 from tests.peers import available_servers, running_server, start_server
 from tests.ways import length
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.api.times import format_time
-from penstock.client.base.models import ConsumerConfig, StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.core.protocol.subjects import matches
-from penstock.errors import ConsumerNotFound, MessageNotFound, Timeout
-from penstock.spark.connection import forget_client
-from penstock.spark.reading import streaming
-from penstock.spark.reading.offsets import Offset
-from penstock.spark.reading.options import parse_options
-from penstock.spark.reading.streaming import JetStreamStreamReader
-from penstock.spark.servers import Servers
-from penstock.spark.watching import lag, lag_moves
-from penstock.spark.watching.lag import Shadow, ShadowError
+from pelton.api.times import format_time
+from pelton.client.base.models import ConsumerConfig, StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.core.protocol.subjects import matches
+from pelton.errors import ConsumerNotFound, MessageNotFound, Timeout
+from pelton.spark.connection import forget_client
+from pelton.spark.reading import streaming
+from pelton.spark.reading.offsets import Offset
+from pelton.spark.reading.options import parse_options
+from pelton.spark.reading.streaming import JetStreamStreamReader
+from pelton.spark.servers import Servers
+from pelton.spark.watching import lag, lag_moves
+from pelton.spark.watching.lag import Shadow, ShadowError
 from tests.peers import available_servers, start_server, version_of
 from tests.ways import length
 
@@ -368,7 +368,7 @@ def test_moving_on_asks_once_and_standing_still_not_at_all(js, server, monkeypat
     offset = Offset(read.name, 40, born)
     for _ in range(5):
         read.shadow.advance({read.name: offset})
-    assert asked == (1 if version_of(server.kind) >= (2, 14) or server.kind == "penstock" else 3)
+    assert asked == (1 if version_of(server.kind) >= (2, 14) or server.kind == "pelton" else 3)
     read.shadow.advance({read.name: Offset(read.name, 30, born)})
     assert read.info.ack_floor.stream_seq == 40
 

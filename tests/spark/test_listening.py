@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from penstock.spark.watching import listening
-from penstock.spark.watching.listening import Listener, progress_of
-from penstock.spark.watching.report import progress_message
+from pelton.spark.watching import listening
+from pelton.spark.watching.listening import Listener, progress_of
+from pelton.spark.watching.report import progress_message
 from tests.spark.feeds import Feed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.client import connect_blocking
-from penstock.client.base.models import StreamConfig
-from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.reading.lookups import Lookups
-from penstock.spark.reading.options import parse_options
+from pelton.client import connect_blocking
+from pelton.client.base.models import StreamConfig
+from pelton.spark.connection import ReadError, forget_client
+from pelton.spark.reading.lookups import Lookups
+from pelton.spark.reading.options import parse_options
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer

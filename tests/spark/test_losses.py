@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.reading import lookups, one_range, streaming
-from penstock.spark.reading.batches import View, available, batch_problems, batch_ranges, next_end
-from penstock.spark.reading.offsets import (
+from pelton.spark.reading import lookups, one_range, streaming
+from pelton.spark.reading.batches import View, available, batch_problems, batch_ranges, next_end
+from pelton.spark.reading.offsets import (
     DataLossError,
     Offset,
     Range,
@@ -19,11 +19,11 @@ from penstock.spark.reading.offsets import (
     offsets_from_json,
     offsets_to_json,
 )
-from penstock.spark.reading.options import Options
-from penstock.spark.reading.partitions import Part
-from penstock.spark.reading.ranges import read_range
-from penstock.spark.reading.streaming import JetStreamStreamReader
-from penstock.spark.reading.tasks import plan_of
+from pelton.spark.reading.options import Options
+from pelton.spark.reading.partitions import Part
+from pelton.spark.reading.ranges import read_range
+from pelton.spark.reading.streaming import JetStreamStreamReader
+from pelton.spark.reading.tasks import plan_of
 from tests.spark.calls import seqs_of
 
 # -- the model

@@ -7,11 +7,11 @@ import time
 import pytest
 from deltalake import DeltaTable
 
-from penstock.spark.tables.commits import Tables
-from penstock.spark.tables.files import files_of, table_at
-from penstock.spark.tables.maintenance import Plan, maintain
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError, place
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.files import files_of, table_at
+from pelton.spark.tables.maintenance import Plan, maintain
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError, place
 from tests.spark.tables_help import files_of as written
 from tests.spark.tables_help import sequences, write_of
 

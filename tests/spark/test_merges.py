@@ -12,16 +12,16 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import compaction, groups, merges, upserts
-from penstock.spark.tables.commits import Tables
-from penstock.spark.tables.compaction import compact
-from penstock.spark.tables.files import files_of, table_at
-from penstock.spark.tables.key_matching import Keys, comparable_bounds
-from penstock.spark.tables.maintenance import Plan, maintain
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError, place
-from penstock.spark.tables.rows import read_files
-from penstock.spark.tables.upserts import Upserted, merge
+from pelton.spark.tables import compaction, groups, merges, upserts
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.compaction import compact
+from pelton.spark.tables.files import files_of, table_at
+from pelton.spark.tables.key_matching import Keys, comparable_bounds
+from pelton.spark.tables.maintenance import Plan, maintain
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError, place
+from pelton.spark.tables.rows import read_files
+from pelton.spark.tables.upserts import Upserted, merge
 from tests.spark.test_table_readers import TYPES
 
 KINDS = {
@@ -195,7 +195,7 @@ def test_a_compaction_says_that_no_row_changes(where):
 
 def test_files_of_a_merge_have_a_size(where, monkeypatch):
     monkeypatch.setattr(merges, "FILE_BYTES", 1)
-    monkeypatch.setattr("penstock.spark.tables.parquet.ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("pelton.spark.tables.parquet.ROW_GROUP_ROWS", 10)
     monkeypatch.setattr(merges, "_READ_ROWS", 10)
     put(where, [{"k": k, "seq": 9, "x": "many"} for k in range(100)])
     assert len(DeltaTable(where.uri).file_uris()) > 5

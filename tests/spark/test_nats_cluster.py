@@ -7,16 +7,16 @@ import warnings
 
 import pytest
 
-from penstock.api.times import format_time
-from penstock.client import StreamConfig, connect_blocking
-from penstock.errors import StreamNotFound
-from penstock.spark.connection import forget_client
-from penstock.spark.reading.offsets import Range
-from penstock.spark.reading.plan import ReadPlan
-from penstock.spark.reading.ranges import read_range
-from penstock.spark.servers import Servers
-from penstock.spark.writing.progress import make_bucket
-from penstock.spark.writing.writer import write_partition
+from pelton.api.times import format_time
+from pelton.client import StreamConfig, connect_blocking
+from pelton.errors import StreamNotFound
+from pelton.spark.connection import forget_client
+from pelton.spark.reading.offsets import Range
+from pelton.spark.reading.plan import ReadPlan
+from pelton.spark.reading.ranges import read_range
+from pelton.spark.servers import Servers
+from pelton.spark.writing.progress import make_bucket
+from pelton.spark.writing.writer import write_partition
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import available_servers
 from tests.spark.writing import DATA, Sink, batches, needs_atomic, payloads, task

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.spark.buckets.object_sink import nuid_of, plan_object_write, write_objects
-from penstock.spark.parsing import OptionError
-from penstock.spark.writing.row_errors import WriteError
+from pelton.spark.buckets.object_sink import nuid_of, plan_object_write, write_objects
+from pelton.spark.parsing import OptionError
+from pelton.spark.writing.row_errors import WriteError
 from tests.spark.writing import Sink, batches, broker, sink, task
 
 __all__ = ["broker", "sink"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading.offsets import (
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading.offsets import (
     Next,
     Offset,
     Range,
@@ -19,7 +19,7 @@ from penstock.spark.reading.offsets import (
     resolve_start,
     what_is_next,
 )
-from penstock.spark.reading.positions import Position
+from pelton.spark.reading.positions import Position
 
 EARLIEST, LATEST = Position(word="earliest"), Position(word="latest")
 BORN = "2026-10-16T23:04:01Z"

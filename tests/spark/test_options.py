@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading.options import METADATA, ROWS, parse_options
-from penstock.spark.reading.plan import COLUMNS, DEFAULT_COLUMNS
-from penstock.spark.reading.positions import Position, Positions
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading.options import METADATA, ROWS, parse_options
+from pelton.spark.reading.plan import COLUMNS, DEFAULT_COLUMNS
+from pelton.spark.reading.positions import Position, Positions
 
 LATEST = Position(word="latest")
 GOOD = {

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.cli.__main__ import main
-from penstock.spark import unpacking
-from penstock.spark.packaging import PackagingError, package
+import pelton
+from pelton.cli.__main__ import main
+from pelton.spark import unpacking
+from pelton.spark.packaging import PackagingError, package
 
 # Nothing of Python's own folders of packages but what Spark brings: as on a machine of a cluster.
 PROGRAM = """
 import sys
 sys.path = [part for part in sys.path if not part.endswith("site-packages")]
-import penstock.spark.parsing, penstock.core.protocol.wire, penstock.api, pyspark_jetstream
+import pelton.spark.parsing, pelton.core.protocol.wire, pelton.api, pyspark_jetstream
 import msgspec, json
-print(json.dumps([penstock.__version__, penstock.spark.parsing.__file__,
-    penstock.core.protocol.wire.__file__, msgspec.__file__, pyspark_jetstream.__file__]))
+print(json.dumps([pelton.__version__, pelton.spark.parsing.__file__,
+    pelton.core.protocol.wire.__file__, msgspec.__file__, pyspark_jetstream.__file__]))
 """
 
 
@@ -38,20 +38,20 @@ def run(path, temporary, program=PROGRAM):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    return package(tmp_path_factory.mktemp("archive") / "penstock.zip").path
+    return package(tmp_path_factory.mktemp("archive") / "pelton.zip").path
 
 
 def test_every_module_is_in_it(archive):
     with zipfile.ZipFile(archive) as opened:
         assert opened.testzip() is None
         names = set(opened.namelist())
-    home = Path(penstock.__file__).parent
+    home = Path(pelton.__file__).parent
     for file in home.rglob("*.py"):
-        assert f"penstock/{file.relative_to(home).as_posix()}" in names
+        assert f"pelton/{file.relative_to(home).as_posix()}" in names
     for file in home.glob("core/*/*.pyx"):
         made = f"{file.stem}.{unpacking.this_python()}.so"
-        assert f"penstock/core/{file.parent.name}/{made}" in names
-    assert "penstock/spark/log4j2.properties" in names
+        assert f"pelton/core/{file.parent.name}/{made}" in names
+    assert "pelton/spark/log4j2.properties" in names
     assert {n for n in names if n.startswith("pyspark_")} == {
         f"{folder.name}/__init__.py" for folder in home.parent.glob("pyspark_jetstream*")
     }
@@ -69,8 +69,8 @@ def test_importing_from_the_archive(archive, tmp_path):
     done = run(archive, tmp_path)
     assert done.returncode == 0, done.stderr
     version, *files, discovered = json.loads(done.stdout)
-    assert version == penstock.__version__
-    [folder] = (tmp_path / f"penstock-{os.getuid()}").iterdir()
+    assert version == pelton.__version__
+    [folder] = (tmp_path / f"pelton-{os.getuid()}").iterdir()
     assert all(Path(file).is_relative_to(folder) for file in files)
     assert Path(discovered).is_relative_to(archive)
     assert folder.parent.stat().st_mode & 0o777 == 0o700
@@ -117,7 +117,7 @@ def test_another_python(archive, tmp_path):
 
 @pytest.mark.parametrize("kind", ["open to others", "a link", "a file"])
 def test_a_folder_of_somebody_else_is_not_used(archive, tmp_path, kind):
-    folder = tmp_path / f"penstock-{os.getuid()}"
+    folder = tmp_path / f"pelton-{os.getuid()}"
     if kind == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         folder.symlink_to(tmp_path / "elsewhere")
@@ -136,27 +136,27 @@ def test_a_damaged_archive(archive, tmp_path):
     damaged = tmp_path / "damaged.zip"
     data = bytearray(archive.read_bytes())
     with zipfile.ZipFile(archive) as opened:
-        entry = opened.getinfo("penstock_needs/msgspec/__init__.py")
+        entry = opened.getinfo("pelton_needs/msgspec/__init__.py")
     middle = entry.header_offset + 60 + len(entry.filename) + entry.compress_size // 2
     data[middle] ^= 0xFF
     damaged.write_bytes(data)
     done = run(damaged, tmp_path)
     assert done.stderr.splitlines()[-1].startswith(f"ImportError: {damaged} cannot be unpacked: ")
-    assert not list((tmp_path / f"penstock-{os.getuid()}").iterdir())
+    assert not list((tmp_path / f"pelton-{os.getuid()}").iterdir())
 
 
 def test_more_distributions(tmp_path):
     made = package(tmp_path / "more.zip", ["py4j", "MSGSPEC"])
-    assert [text.split()[0] for text in made.contains] == ["penstock", "msgspec", "py4j"]
+    assert [text.split()[0] for text in made.contains] == ["pelton", "msgspec", "py4j"]
     with zipfile.ZipFile(made.path) as opened:
-        assert "penstock_needs/py4j/java_gateway.py" in opened.namelist()
+        assert "pelton_needs/py4j/java_gateway.py" in opened.namelist()
     with pytest.raises(PackagingError, match="no-such-thing is not installed here"):
         package(tmp_path / "none.zip", ["no-such-thing"])
     assert not (tmp_path / "none.zip").exists()
 
 
 def test_the_command(tmp_path, capsys, archive):
-    out = tmp_path / "penstock.zip"
+    out = tmp_path / "pelton.zip"
     assert main(["spark", "package", str(out)]) == 0
     assert unpacking.this_python() in capsys.readouterr().out
     assert main(["spark", "package", str(out), "--json"]) == 0
@@ -167,4 +167,4 @@ def test_the_command(tmp_path, capsys, archive):
     assert main(["spark", "package", str(tmp_path / "x.tar")]) == 2
     assert main(["spark", "package", str(tmp_path / "no" / "x.zip")]) == 1
     for line in capsys.readouterr().err.splitlines():
-        assert line.startswith("penstock: ")
+        assert line.startswith("pelton: ")

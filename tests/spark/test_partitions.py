@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.reading.offsets import Range
-from penstock.spark.reading.options import Options
-from penstock.spark.reading.partitions import FEW, Part, cut, packed
+from pelton.spark.reading.offsets import Range
+from pelton.spark.reading.options import Options
+from pelton.spark.reading.partitions import FEW, Part, cut, packed
 
 ranges = st.integers(1, 10**9).flatmap(
     lambda first: st.integers(first - 1, first + 10**5).map(lambda last: Range(first, last))

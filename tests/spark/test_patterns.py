@@ -5,8 +5,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.subjects import matches
-from penstock.spark.reading.patterns import askable, cover, shortest
+from pelton.core.protocol.subjects import matches
+from pelton.spark.reading.patterns import askable, cover, shortest
 
 SUBJECTS = [".".join(tokens) for length in range(1, 5) for tokens in product("ab", repeat=length)]
 

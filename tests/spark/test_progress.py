@@ -18,13 +18,13 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from penstock.client.blocking import connect_blocking
-from penstock.spark.parsing import OptionError
-from penstock.spark.servers import Servers
-from penstock.spark.watching import progress as module
-from penstock.spark.watching.metrics import METRICS
-from penstock.spark.watching.progress import QueryListener, Watch, subject_of, watch
-from penstock.spark.watching.report import Reports, cause_of, sequences
+from pelton.client.blocking import connect_blocking
+from pelton.spark.parsing import OptionError
+from pelton.spark.servers import Servers
+from pelton.spark.watching import progress as module
+from pelton.spark.watching.metrics import METRICS
+from pelton.spark.watching.progress import QueryListener, Watch, subject_of, watch
+from pelton.spark.watching.report import Reports, cause_of, sequences
 from tests.peers import running_server
 
 IDS = {
@@ -198,7 +198,7 @@ def test_the_cause_of_an_exception(exception, cause):
 
 
 def test_only_so_many_queries_are_kept(monkeypatch):
-    monkeypatch.setattr("penstock.spark.watching.report._QUERIES_MAX", 3)
+    monkeypatch.setattr("pelton.spark.watching.report._QUERIES_MAX", 3)
     reports = Reports()
     for index in range(10):
         event = QueryStartedEvent.fromJson(
@@ -219,7 +219,7 @@ def test_subjects_are_literal_whatever_a_query_is_called(name, template):
 
 @pytest.fixture
 def server():
-    with running_server("penstock") as started_server:
+    with running_server("pelton") as started_server:
         yield started_server
 
 
@@ -288,7 +288,7 @@ def test_a_subject_that_may_not_be_published_to(tmp_path):
     config.write_text(
         'authorization { users: [ { user: a, password: b, permissions: { publish: "x" } } ] }\n'
     )
-    with running_server("penstock", "-c", str(config)) as server:
+    with running_server("pelton", "-c", str(config)) as server:
         servers = Servers(urls=(server.url,), user="a", password="b")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
@@ -330,25 +330,25 @@ def scrape(made):
 def test_metrics():
     made = Watch(Servers(), None)
     made.serve_metrics("127.0.0.1", 0)
-    assert scrape(made) == {("penstock_spark_publish_failures_total",): 0.0}
+    assert scrape(made) == {("pelton_spark_publish_failures_total",): 0.0}
     listener = QueryListener(made)
     listener.onQueryStarted(started())
-    assert scrape(made)["penstock_spark_query_active", "orders"] == 1.0
+    assert scrape(made)["pelton_spark_query_active", "orders"] == 1.0
     listener.onQueryProgress(progress(ORDERS))
     found = scrape(made)
     assert {name for name, *_ in found} == METRICS.keys()
-    assert found["penstock_spark_stream_lag", "ORDERS", "orders"] == 7
-    assert found["penstock_spark_stream_end_sequence", "ORDERS", "orders"] == 41
-    assert found["penstock_spark_stream_latest_sequence", "ORDERS", "orders"] == 48
-    assert found["penstock_spark_query_phase_seconds", "addBatch", "orders"] == 0.35
-    assert found["penstock_spark_query_batch_seconds", "orders"] == 0.419
-    assert found["penstock_spark_query_rows_total", "orders"] == 500
-    assert found["penstock_spark_query_late_rows_total", "orders"] == 0
-    assert found["penstock_spark_query_progress_timestamp_seconds", "orders"] == 1795246338.236
+    assert found["pelton_spark_stream_lag", "ORDERS", "orders"] == 7
+    assert found["pelton_spark_stream_end_sequence", "ORDERS", "orders"] == 41
+    assert found["pelton_spark_stream_latest_sequence", "ORDERS", "orders"] == 48
+    assert found["pelton_spark_query_phase_seconds", "addBatch", "orders"] == 0.35
+    assert found["pelton_spark_query_batch_seconds", "orders"] == 0.419
+    assert found["pelton_spark_query_rows_total", "orders"] == 500
+    assert found["pelton_spark_query_late_rows_total", "orders"] == 0
+    assert found["pelton_spark_query_progress_timestamp_seconds", "orders"] == 1795246338.236
     listener.onQueryTerminated(terminated("boom"))
     found = scrape(made)
-    assert found["penstock_spark_query_active", "orders"] == 0
-    assert found["penstock_spark_query_failed", "orders"] == 1
+    assert found["pelton_spark_query_active", "orders"] == 0
+    assert found["pelton_spark_query_failed", "orders"] == 1
     made.close()
     with pytest.raises(OSError, match="refused"):
         scrape(made)
@@ -411,5 +411,5 @@ def test_a_port_that_is_taken():
 
 def test_the_page_names_every_metric():
     page = (Path(__file__).parents[2] / "docs" / "howto" / "watch-a-query.md").read_text()
-    documented = set(re.findall(r"^\| `(penstock_spark_\w+)` \|", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(pelton_spark_\w+)` \|", page, re.MULTILINE))
     assert documented == METRICS.keys()

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.spark import connection
-from penstock.spark.connection import ReadError, forget_client, stream_state
-from penstock.spark.reading import ranges
-from penstock.spark.reading.offsets import DataLossError, Range
-from penstock.spark.reading.options import parse_options
-from penstock.spark.reading.partitions import Part
-from penstock.spark.reading.ranges import read_range
-from penstock.spark.reading.tasks import plan_of
+from pelton.client.base.models import StreamConfig
+from pelton.spark import connection
+from pelton.spark.connection import ReadError, forget_client, stream_state
+from pelton.spark.reading import ranges
+from pelton.spark.reading.offsets import DataLossError, Range
+from pelton.spark.reading.options import parse_options
+from pelton.spark.reading.partitions import Part
+from pelton.spark.reading.ranges import read_range
+from pelton.spark.reading.tasks import plan_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer

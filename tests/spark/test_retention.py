@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from penstock.client.base.models import ConsumerConfig, StreamConfig
-from penstock.spark.connection import ReadError
-from penstock.spark.reading import streaming
-from penstock.spark.reading.offsets import DataLossError
-from penstock.spark.reading.source import JetStreamReader
-from penstock.spark.reading.streaming import JetStreamStreamReader
-from penstock.spark.writing.writer import write_partition
+from pelton.client.base.models import ConsumerConfig, StreamConfig
+from pelton.spark.connection import ReadError
+from pelton.spark.reading import streaming
+from pelton.spark.reading.offsets import DataLossError
+from pelton.spark.reading.source import JetStreamReader
+from pelton.spark.reading.streaming import JetStreamStreamReader
+from pelton.spark.writing.writer import write_partition
 from tests.spark.calls import rows_of, seqs_of
 from tests.spark.test_writer import Killed, dying
 from tests.spark.writing import DATA, broker, payloads, sink, task, write

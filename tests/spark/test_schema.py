@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql import types as T  # noqa: N812  the name the field knows it by
 
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading.options import Options
-from penstock.spark.reading.plan import COLUMNS
-from penstock.spark.reading.schema import projected, schema_text
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading.options import Options
+from pelton.spark.reading.plan import COLUMNS
+from pelton.spark.reading.schema import projected, schema_text
 
 TYPES = {
     "string": T.StringType(),

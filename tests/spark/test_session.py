@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.spark.session import defaults
+from pelton.spark.session import defaults
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.spark.writing.sink import StreamSink, refuse_overwrite
-from penstock.spark.writing.writer import JetStreamStreamWriter, plan_write
+from pelton.spark.writing.sink import StreamSink, refuse_overwrite
+from pelton.spark.writing.writer import JetStreamStreamWriter, plan_write
 from tests.spark.jvm import EVERY_WAY
 from tests.spark.writing import Sink, broker, needs_atomic, sink
 from tests.ways import skip_other_servers
@@ -51,7 +51,7 @@ def test_a_table_is_written_and_read_back(spark, sink):
     stored = sink.stored()
     assert sorted(data for _, data in stored) == sorted(b"row %d" % n for n in range(20_000))
     assert all(subject == f"{sink.low}.{int(data[4:]) % 7}.new" for subject, data in stored[::97])
-    bucket = sink.js.stream_info("KV_penstock_spark")
+    bucket = sink.js.stream_info("KV_pelton_spark")
     assert bucket.state.messages == 0  # a write without a name leaves no records
     named = into(
         rows.write.mode("append"), sink, subject=f"{sink.low}.{{device}}.new", writeId="job-1"
@@ -88,7 +88,7 @@ def test_buckets_and_object_stores(spark, sink):
 
 
 def _config(name: str, subjects: list[str], **more: object):
-    from penstock.client.base.models import StreamConfig
+    from pelton.client.base.models import StreamConfig
 
     return StreamConfig(name=name, subjects=subjects, **more)
 
@@ -168,7 +168,7 @@ def test_a_crash_between_write_and_commit(spark, sink, tmp_path, mode, request):
 
 JOB = """
 import sys
-from penstock.spark.session import session
+from pelton.spark.session import session
 
 servers, source, target, low, mode, checkpoint = sys.argv[1:]
 spark = session("job")

@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.spark.connection import ReadError
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading import consumers
-from penstock.spark.reading.offsets import DataLossError
-from penstock.spark.reading.source import (
+from pelton.spark.connection import ReadError
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading import consumers
+from pelton.spark.reading.offsets import DataLossError
+from pelton.spark.reading.source import (
     JetStreamDataSource,
     JetStreamReader,
 )

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.datasource import DataSource
 
-from penstock.client.blocking import connect_blocking
-from penstock.spark.reading.plan import COLUMNS
-from penstock.spark.session import jvm_pid
-from penstock.spark.tables.stream_tables import Batch, Table, write_files
+from pelton.client.blocking import connect_blocking
+from pelton.spark.reading.plan import COLUMNS
+from pelton.spark.session import jvm_pid
+from pelton.spark.tables.stream_tables import Batch, Table, write_files
 from tests.peers import ServerProcess
 from tests.spark.servers import Stream
 

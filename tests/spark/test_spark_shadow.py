@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.spark import watch
-from penstock.spark.connection import forget_client
-from penstock.spark.servers import Servers
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.spark import watch
+from pelton.spark.connection import forget_client
+from pelton.spark.servers import Servers
 from tests.peers import available_servers, running_server
 from tests.spark import shadow_job
 
@@ -66,7 +66,7 @@ def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(spark
 
 def other_consumer():
     """Somebody else who wants the messages, so that interest holds them before the query runs."""
-    from penstock.client.base.models import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     return ConsumerConfig(durable_name="other", ack_policy="explicit")
 

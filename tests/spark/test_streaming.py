@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.parsing import OptionError
-from penstock.spark.reading import streaming
-from penstock.spark.reading.offsets import DataLossError
-from penstock.spark.reading.options import parse_options
-from penstock.spark.reading.streaming import JetStreamStreamReader
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.spark.connection import ReadError, forget_client
+from pelton.spark.parsing import OptionError
+from pelton.spark.reading import streaming
+from pelton.spark.reading.offsets import DataLossError
+from pelton.spark.reading.options import parse_options
+from pelton.spark.reading.streaming import JetStreamStreamReader
 from tests.peers import ServerProcess
 from tests.spark.calls import places_of, run_batches, seqs_of
 from tests.spark.servers import Stream

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from penstock.spark.tables import syncing
-from penstock.spark.tables.places import TableError
-from penstock.spark.tables.syncing import Syncs
+from pelton.spark.tables import syncing
+from pelton.spark.tables.places import TableError
+from pelton.spark.tables.syncing import Syncs
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.commits import Tables, Write
-from penstock.spark.tables.files import Changes, Position, files_of, table_at, tasks
-from penstock.spark.tables.places import TableError, place
-from penstock.spark.tables.rows import read_files
+from pelton.spark.tables.commits import Tables, Write
+from pelton.spark.tables.files import Changes, Position, files_of, table_at, tasks
+from pelton.spark.tables.places import TableError, place
+from pelton.spark.tables.rows import read_files
 from tests.spark.tables_help import SCHEMA, write_of
 from tests.spark.tables_help import files_of as written
 from tests.ways import length

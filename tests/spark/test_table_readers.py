@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.commits import HERE, Tables, Write
-from penstock.spark.tables.compaction import rewrite
-from penstock.spark.tables.data_files import write_rows
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import Place, place
-from penstock.spark.tables.replacing import snapshot
-from penstock.spark.tables.upserts import merge
+from pelton.spark.tables.commits import HERE, Tables, Write
+from pelton.spark.tables.compaction import rewrite
+from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import Place, place
+from pelton.spark.tables.replacing import snapshot
+from pelton.spark.tables.upserts import merge
 from tests.spark.table_readers import OPERATORS, READERS, Condition, without_statistics
 from tests.ways import EVERY_WAY, length
 

@@ -10,9 +10,9 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.data_files import write_rows
-from penstock.spark.tables.places import place
-from penstock.spark.tables.stream_tables import Batch, Table
+from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.places import place
+from pelton.spark.tables.stream_tables import Batch, Table
 from tests.ways import length
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])

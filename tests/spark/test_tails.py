@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
-from penstock.spark.tables.commits import HERE, Write
-from penstock.spark.tables.compaction import compact
-from penstock.spark.tables.data_files import DataFile, write_rows
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import Place, TableError
-from penstock.spark.tables.replacing import replace, snapshot
-from penstock.spark.tables.tails import INTERVAL, NoTail, Tail
+from pelton.spark.tables.commits import HERE, Write
+from pelton.spark.tables.compaction import compact
+from pelton.spark.tables.data_files import DataFile, write_rows
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import Place, TableError
+from pelton.spark.tables.replacing import replace, snapshot
+from pelton.spark.tables.tails import INTERVAL, NoTail, Tail
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("part", pa.string())])
 BY = ("part",)
@@ -129,7 +129,7 @@ def test_a_tail_and_deltalake_write_one_table(tmp_path: Path, seed: int) -> None
     log = tmp_path / "table" / "_delta_log"
     assert list(log.glob("*.checkpoint.parquet"))
     assert not list(log.glob("*.tmp"))
-    notes = [entry.get("penstock") for entry in DeltaTable(run.place.uri).history(200)]
+    notes = [entry.get("pelton") for entry in DeltaTable(run.place.uri).history(200)]
     told = {note["number"]: note for note in notes if isinstance(note, dict) and "number" in note}
     assert sorted(told) == list(range(run.number + 1))
 

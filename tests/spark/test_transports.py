@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client.blocking import connect_blocking
-from penstock.core.protocol.subjects import matches
-from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.reading import segments as files
-from penstock.spark.reading.offsets import DataLossError, Range
-from penstock.spark.reading.plan import COLUMNS, ReadPlan, UnfitError
-from penstock.spark.reading.ranges import read_range
-from penstock.spark.servers import Servers
+from pelton.client.blocking import connect_blocking
+from pelton.core.protocol.subjects import matches
+from pelton.spark.connection import ReadError, forget_client
+from pelton.spark.reading import segments as files
+from pelton.spark.reading.offsets import DataLossError, Range
+from pelton.spark.reading.plan import COLUMNS, ReadPlan, UnfitError
+from pelton.spark.reading.ranges import read_range
+from pelton.spark.servers import Servers
 from tests.peers import ServerProcess, available_servers, command_of, version_of
 from tests.spark.models import ModelStream
 from tests.ways import FULL, REASON, length
@@ -32,7 +32,7 @@ KEY = "a key for tests"
 OLDER = ["older"] if command_of("older") else []
 KINDS = [*available_servers((2, 9)), *OLDER]
 VARIANTS = [(kind, "") for kind in KINDS]
-VARIANTS += [("penstock", "compressed"), ("penstock", "encrypted")] if "penstock" in KINDS else []
+VARIANTS += [("pelton", "compressed"), ("pelton", "encrypted")] if "pelton" in KINDS else []
 
 
 class Place:
@@ -52,7 +52,7 @@ class Place:
         self.transports = ["auto", "consumer", "get"]
         if version_of(kind) >= (2, 11):
             self.transports.append("direct")
-        if kind == "penstock":
+        if kind == "pelton":
             self.transports.append("segments")
         self.client = connect_blocking(self.process.url)
         self.servers = Servers(urls=(self.process.url,), request_timeout_seconds=5.0)
@@ -85,11 +85,11 @@ class Place:
 @pytest.fixture(scope="module", params=VARIANTS, ids=lambda v: "-".join(filter(None, v)))
 def place(request, tmp_path_factory):
     """Each kind of server in turn."""
-    os.environ["PENSTOCK_STORE_KEY"] = KEY
+    os.environ["PELTON_STORE_KEY"] = KEY
     made = Place(*request.param, tmp_path_factory.mktemp("place"))
     yield made
     made.end()
-    del os.environ["PENSTOCK_STORE_KEY"]
+    del os.environ["PELTON_STORE_KEY"]
 
 
 def rows(plan):
@@ -330,7 +330,7 @@ def test_streams_without_direct_gets_are_read_otherwise(place):
 
 def segments_only(place):
     if "segments" not in place.transports:
-        pytest.skip("this server has no Penstock store")
+        pytest.skip("this server has no Pelton store")
 
 
 def from_files(plan, monkeypatch):
@@ -437,9 +437,9 @@ def test_an_encrypted_store_needs_its_key(place, monkeypatch):
     if not os.path.exists(f"{place.process.store}/jetstream/$G/streams/{model.name}/key.0"):
         pytest.skip("this store is not encrypted")
     for key in ("", "another"):
-        monkeypatch.setenv("PENSTOCK_STORE_KEY", key)
+        monkeypatch.setenv("PELTON_STORE_KEY", key)
         plan = place.plan(model, 1, 10, "segments")
-        with pytest.warns(UserWarning, match="PENSTOCK_STORE_KEY"):
+        with pytest.warns(UserWarning, match="PELTON_STORE_KEY"):
             found = [row for batch in read_range(plan) for row in batch.to_pylist()]
         assert found == list(model.rows(1, 10))
 

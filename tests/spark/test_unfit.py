@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the customary name
 
-from penstock.spark.parsing import OptionError
-from penstock.spark.tables import upsert
-from penstock.spark.tables.aside_options import AsideOptions
-from penstock.spark.tables.places import TableError
-from penstock.spark.unfit import unfit_rows, without_values
+from pelton.spark.parsing import OptionError
+from pelton.spark.tables import upsert
+from pelton.spark.tables.aside_options import AsideOptions
+from pelton.spark.tables.places import TableError
+from pelton.spark.unfit import unfit_rows, without_values
 from tests.spark import iceberg_help
 
 BYTES = st.one_of(

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.spark.connection import forget_client
-from penstock.spark.servers import Servers
-from penstock.spark.writing.plan import Written
+from pelton.spark.connection import forget_client
+from pelton.spark.servers import Servers
+from pelton.spark.writing.plan import Written
 from tests.spark.writing import DATA, Sink, broker, payloads, sink, write
 
 __all__ = ["broker", "sink"]

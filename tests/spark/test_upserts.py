@@ -8,12 +8,12 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import merges, upserts
-from penstock.spark.tables.commits import Tables
-from penstock.spark.tables.compaction import compact
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError, place
-from penstock.spark.tables.upserts import Upserted, merge
+from pelton.spark.tables import merges, upserts
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.compaction import compact
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError, place
+from pelton.spark.tables.upserts import Upserted, merge
 from tests.ways import length
 
 SCHEMA = pa.schema([("Device id", pa.string()), ("seq", pa.int64()), ('od"d', pa.int64())])
@@ -30,7 +30,7 @@ def rows_of(newest, deletes=()):
     rows = [{"Device id": key, "seq": seq, 'od"d': seq * 10} for key, seq in newest.items()]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     marks = [key in deletes for key in newest]
-    return table.append_column("penstock delete", pa.array(marks, pa.bool_())) if deletes else table
+    return table.append_column("pelton delete", pa.array(marks, pa.bool_())) if deletes else table
 
 
 def put(where, newest, batch, run="", deletes=()):

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.spark.java import ensure_java
-from penstock.spark.workers import run_this_python, use_installed_pyspark
+from pelton.spark.java import ensure_java
+from pelton.spark.workers import run_this_python, use_installed_pyspark
 
 
 @pytest.fixture(autouse=True)

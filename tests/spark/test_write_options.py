@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.buckets import kv_sink, object_sink
-from penstock.spark.parsing import OptionError
-from penstock.spark.writing.options import ROWS, parse_write_options, subject_pattern
+from pelton.spark.buckets import kv_sink, object_sink
+from pelton.spark.parsing import OptionError
+from pelton.spark.writing.options import ROWS, parse_write_options, subject_pattern
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark-sink.md"
 GOOD = {

@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import plan_write, write_partition
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import plan_write, write_partition
 from tests.spark.writing import (
     DATA,
     Sink,

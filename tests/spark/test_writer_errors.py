@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.api.streams import StreamSource
-from penstock.client.base.models import StreamConfig
-from penstock.spark.connection import forget_client
-from penstock.spark.parsing import OptionError
-from penstock.spark.servers import Servers
-from penstock.spark.writing.row_errors import WriteError
-from penstock.spark.writing.writer import plan_write, write_partition
+from pelton.api.streams import StreamSource
+from pelton.client.base.models import StreamConfig
+from pelton.spark.connection import forget_client
+from pelton.spark.parsing import OptionError
+from pelton.spark.servers import Servers
+from pelton.spark.writing.row_errors import WriteError
+from pelton.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess
 from tests.spark.writing import (
     DATA,
@@ -135,9 +135,9 @@ def test_the_side_output_may_be_a_stream(sink):
     found = sink.js.get_message(f"{sink.name}E", 1)
     assert found.data == b"2"
     assert found.headers["K"] == ["v"]
-    assert found.headers["Penstock-Row"] == ["query:0:0:1"]
-    assert found.headers["Penstock-Subject"] == [f"{sink.low}.a"]
-    assert "wrong last sequence: 1" in found.headers["Penstock-Error"][0]
+    assert found.headers["Pelton-Row"] == ["query:0:0:1"]
+    assert found.headers["Pelton-Subject"] == [f"{sink.low}.a"]
+    assert "wrong last sequence: 1" in found.headers["Pelton-Error"][0]
     sink.js.delete_stream(f"{sink.name}E")
 
 

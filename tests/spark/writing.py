@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.spark.connection import forget_client
-from penstock.spark.servers import Servers
-from penstock.spark.writing.plan import WritePlan, Written
-from penstock.spark.writing.row_errors import Task
-from penstock.spark.writing.writer import plan_write, write_partition
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.spark.connection import forget_client
+from pelton.spark.servers import Servers
+from pelton.spark.writing.plan import WritePlan, Written
+from pelton.spark.writing.row_errors import Task
+from pelton.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess, available_servers, start_server
 
 ATOMIC_FROM = (2, 12)

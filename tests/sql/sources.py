@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.api.streams import StreamConfig as StoredConfig
-from penstock.arrow import HEADERS, TIMESTAMP
-from penstock.client import StreamConfig, connect_blocking
-from penstock.core.base.disk import Disk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.engine.files.files import FORMAT, AccountFiles, StreamFile
-from penstock.sql.tables import SCHEMA
+from pelton.api.streams import StreamConfig as StoredConfig
+from pelton.arrow import HEADERS, TIMESTAMP
+from pelton.client import StreamConfig, connect_blocking
+from pelton.core.base.disk import Disk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.engine.files.files import FORMAT, AccountFiles, StreamFile
+from pelton.sql.tables import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.sql import Database
+    from pelton.sql import Database
 
 BORN = 1_700_000_000_000_000_000
 SUBJECTS = ("M.a", "M.b", "M.a.c", "M.a.d", "M.ü", "M.quo'te", 'M.quo"te')
@@ -147,7 +147,7 @@ def answers(database: Database, query: str) -> list[object]:
 @contextlib.contextmanager
 def unpushed(messages: list[Stored]) -> Iterator[Database]:
     """A database whose table M is made of the list: DuckDB filters it itself."""
-    from penstock.sql.database import Database
+    from pelton.sql.database import Database
 
     class Listed:
         def streams(self) -> list[str]:

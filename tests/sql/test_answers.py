@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.sql import connect, open_store
-from penstock.sql.selection import Selection
+from pelton.sql import connect, open_store
+from pelton.sql.selection import Selection
 from tests.peers import available_servers, running_server
 from tests.sql.sources import BORN, SUBJECTS, answers, in_folder, in_server, unpushed
 from tests.ways import SEED, length
@@ -18,7 +18,7 @@ from tests.ways import SEED, length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.sql import Database
+    from pelton.sql import Database
     from tests.sql.sources import Stored
 
 

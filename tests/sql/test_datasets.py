@@ -7,9 +7,9 @@ import sys
 
 CODE = """
 import sys
-import penstock.sql.tables
+import pelton.sql.tables
 assert "pyarrow.dataset" in sys.modules
-from penstock import arrow
+from pelton import arrow
 assert arrow.flags([True, False, True]).to_pylist() == [True, False, True]
 assert arrow.flags([]).to_pylist() == []
 assert arrow.constant("a").as_py() == "a"

@@ -14,7 +14,7 @@ import json
 import sys
 from typing import Any
 
-from penstock.client import BlockingClient, connect_blocking
+from pelton.client import BlockingClient, connect_blocking
 
 MESSAGES = 120
 _YEARS_NS = 10 * 365 * 86_400 * 1_000_000_000

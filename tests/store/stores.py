@@ -8,20 +8,20 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.api.consumers import ConsumerConfig
-from penstock.api.streams import StreamConfig, StreamSource
-from penstock.core.base.disk import Disk
-from penstock.core.base.readonly_disk import ReadOnlyDisk
-from penstock.core.consumer.snapshot import pack
-from penstock.core.log import maintenance, queries
-from penstock.core.log.recovery import open_log
-from penstock.core.log.segment_reader import LogReader
-from penstock.engine.files.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
-from penstock.store.layout import Store, StreamFolder, find
-from penstock.vault import Vault
+from pelton.api.consumers import ConsumerConfig
+from pelton.api.streams import StreamConfig, StreamSource
+from pelton.core.base.disk import Disk
+from pelton.core.base.readonly_disk import ReadOnlyDisk
+from pelton.core.consumer.snapshot import pack
+from pelton.core.log import maintenance, queries
+from pelton.core.log.recovery import open_log
+from pelton.core.log.segment_reader import LogReader
+from pelton.engine.files.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
+from pelton.store.layout import Store, StreamFolder, find
+from pelton.vault import Vault
 
 if TYPE_CHECKING:
-    from penstock.core.log.log import StoredMessage
+    from pelton.core.log.log import StoredMessage
 
 CREATED = 1_700_000_000_000_000_000
 SEGMENT = 4096

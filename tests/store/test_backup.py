@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.base.readonly_disk import ReadOnlyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.core.log.store_lock import FolderLock
-from penstock.store.backup import back_up
-from penstock.store.checks import look_at
-from penstock.store.layout import StoreError
-from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
-from penstock.store.restore import chosen, plan_prune, prune, restore, verify
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.base.readonly_disk import ReadOnlyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.core.log.store_lock import FolderLock
+from pelton.store.backup import back_up
+from pelton.store.checks import look_at
+from pelton.store.layout import StoreError
+from pelton.store.manifests import BackupFolder, BadManifestError, Manifest
+from pelton.store.restore import chosen, plan_prune, prune, restore, verify
 
 from .stores import (
     CREATED,

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import Disk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.core.log.store_lock import FolderInUse, FolderLock, owner_of
-from penstock.engine.files.files import AccountFiles
-from penstock.store.checks import look, look_at
-from penstock.store.dump import MessageFilter, damages, messages
-from penstock.store.layout import StoreError, find
-from penstock.store.reports import LOST, NOTE, UNREADABLE, WORN
+from pelton.core.base.disk import Disk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.core.log.store_lock import FolderInUse, FolderLock, owner_of
+from pelton.engine.files.files import AccountFiles
+from pelton.store.checks import look, look_at
+from pelton.store.dump import MessageFilter, damages, messages
+from pelton.store.layout import StoreError, find
+from pelton.store.reports import LOST, NOTE, UNREADABLE, WORN
 from tests.ways import length
 
 from .stores import (

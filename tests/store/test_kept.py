@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.embedded import Server
+from pelton.embedded import Server
 from tests.store.keep import MESSAGES, asked, described, put
 
 KEPT = sorted(Path(__file__).parent.glob("kept/*.tar.xz"))

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
-from penstock.core.base.disk import Disk
-from penstock.core.log.store_lock import FolderInUse, FolderLock
-from penstock.store.backup import back_up
-from penstock.store.checks import look_at
-from penstock.store.manifests import BackupFolder
-from penstock.store.restore import restore
+from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.core.base.disk import Disk
+from pelton.core.log.store_lock import FolderInUse, FolderLock
+from pelton.store.backup import back_up
+from pelton.store.checks import look_at
+from pelton.store.manifests import BackupFolder
+from pelton.store.restore import restore
 from tests.copies.local import LocalServer
 from tests.ways import length
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.store.checks import look
-from penstock.store.consumer_checks import repaired_states
-from penstock.store.describe import described
-from penstock.store.repair import repair
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.store.checks import look
+from pelton.store.consumer_checks import repaired_states
+from pelton.store.describe import described
+from pelton.store.repair import repair
 from tests.ways import length
 
 from .stores import CREATED, Failing, flip, make_stream, messages_of, place_of, segments_of, tree

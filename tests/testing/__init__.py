@@ -1,1 +1,1 @@
-"""Tests of penstock.testing."""
+"""Tests of pelton.testing."""

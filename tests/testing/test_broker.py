@@ -8,16 +8,16 @@ import threading
 import nats
 import pytest
 
-from penstock import testing
-from penstock.api import errors_generated
-from penstock.client import (
+from pelton import testing
+from pelton.api import errors_generated
+from pelton.client import (
     ApiError,
     ConnectError,
     ConnectionLost,
     ConsumerConfig,
     InvalidSubject,
     NoResponders,
-    PenstockError,
+    PeltonError,
     StreamConfig,
     StreamNotFound,
     Timeout,
@@ -352,7 +352,7 @@ def test_a_call_fails_once(broker, client, error, kind, text):
 def test_a_publish_fails(broker, client):
     js = orders(client)
     broker.fail_next("orders.*", 10077)
-    with pytest.raises(PenstockError, match=r"maximum messages exceeded|10077"):
+    with pytest.raises(PeltonError, match=r"maximum messages exceeded|10077"):
         js.publish("orders.a", b"x")
     assert js.publish("orders.a", b"x").seq == 1
 
@@ -419,7 +419,7 @@ def test_a_named_client_is_disconnected(broker):
         two.flush()
         assert broker.disconnect("one") == 1
         two.flush()
-        with pytest.raises(PenstockError):
+        with pytest.raises(PeltonError):
             one.flush()
         assert broker.disconnect() == 1
         assert broker.disconnect("nobody") == 0
@@ -442,7 +442,7 @@ def test_a_full_disk(broker, client):
     js = orders(client)
     assert js.publish("orders.a", b"x").seq == 1
     broker.fill_disk()
-    with pytest.raises((ApiError, Timeout, PenstockError)):
+    with pytest.raises((ApiError, Timeout, PeltonError)):
         js.publish("orders.a", b"y" * 100_000, timeout=0.2)
     with pytest.raises(ApiError):
         js.create_stream(StreamConfig(name="OTHER"))
@@ -480,4 +480,4 @@ def test_faults_end_with_heal(broker, client):
 def test_no_file_of_the_machine_is_used(broker):
     with broker.connect_blocking() as client:
         orders(client).publish("orders.a", b"x")
-    assert not os.path.exists("/penstock-memory")
+    assert not os.path.exists("/pelton-memory")

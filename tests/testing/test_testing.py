@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from penstock import testing
-from penstock.client import StreamConfig, connect_blocking
+from pelton import testing
+from pelton.client import StreamConfig, connect_blocking
 
 
 def gone(pid):
@@ -93,7 +93,7 @@ def test_a_handle_that_is_dropped_takes_its_server_along():
 
 
 FORGETFUL = """
-from penstock import testing
+from pelton import testing
 local = testing.LocalServer()
 local.wait_ready()
 print(local.pid, local.store, flush=True)

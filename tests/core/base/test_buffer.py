@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import (
+from pelton.core.base.buffer import (
     OutBuffer,
     ReadCursor,
     crc32c_of,
@@ -112,8 +112,8 @@ def test_hash_spreads_over_the_bits_a_table_uses() -> None:
 def test_hash_depends_on_the_seed() -> None:
     code = """if True:
         import sys
-        from penstock.core.base.buffer import hash_of, seed_hash
-        from penstock.core.base.maps import BytesMap
+        from pelton.core.base.buffer import hash_of, seed_hash
+        from pelton.core.base.maps import BytesMap
         seed_hash(int(sys.argv[1]))
         m = BytesMap()
         for i in range(1000): m.set(b"k%d" % i, i)

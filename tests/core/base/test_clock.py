@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.clock import SteadyClock, SystemClock
+from pelton.core.base.clock import SteadyClock, SystemClock
 
 SECOND = 1_000_000_000
 YEAR = 365 * 86_400 * SECOND

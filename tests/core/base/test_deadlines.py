@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.deadlines import DeadlineHeap
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.message_ttl import learn, prune
+from pelton.core.base.deadlines import DeadlineHeap
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.message_ttl import learn, prune
 from tests.core.streams import block
 
 ITEMS = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), max_size=200)

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import Disk, PyDisk, open_to_read
-from penstock.core.base.readonly_disk import ReadOnlyDisk
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import LogClosed
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.atomic_batch import store_whole
-from penstock.core.stream.draft import draft
-from penstock.core.stream.stream import StreamRefused
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import Disk, PyDisk, open_to_read
+from pelton.core.base.readonly_disk import ReadOnlyDisk
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import LogClosed
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.atomic_batch import store_whole
+from pelton.core.stream.draft import draft
+from pelton.core.stream.stream import StreamRefused
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
 from tests.ways import length
 

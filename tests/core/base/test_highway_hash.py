@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.base.highway_hash import highway64
+from pelton.core.base.highway_hash import highway64
 
 KEY = bytes(range(32))
 # of the bytes 0, 1, 2, ... under KEY, as published with the algorithm

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.core.base.maps import BytesMap, U64Map
+from pelton.core.base.maps import BytesMap, U64Map
 
 VALUE = st.integers(0, 2**64 - 1)
 FEW_KEYS = st.integers(0, 60)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.core.base.s2 import BLOCK_MAX, FrameReader, FrameWriter, compress, decompress
+from pelton.core.base.buffer import crc32c_of
+from pelton.core.base.s2 import BLOCK_MAX, FrameReader, FrameWriter, compress, decompress
 
 START = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"

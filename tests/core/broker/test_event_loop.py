@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.core.base.clock import Clock, SystemClock
-from penstock.core.broker.event_loop import EventLoop
-from penstock.core.broker.reactor import Connection
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
+from pelton.core.base.clock import Clock, SystemClock
+from pelton.core.broker.event_loop import EventLoop
+from pelton.core.broker.reactor import Connection
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
 
 
 class Box:

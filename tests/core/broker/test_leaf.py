@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.broker.leaf import Events, Leaf, LeafPermissions
-from penstock.core.broker.remote_servers import RemoteServers
-from penstock.core.protocol.wire import OP_ERR, OP_MSG, OP_PONG, OP_SUB, OP_UNSUB, ROLE_LEAF, Parser
+from pelton.core.broker.leaf import Events, Leaf, LeafPermissions
+from pelton.core.broker.remote_servers import RemoteServers
+from pelton.core.protocol.wire import OP_ERR, OP_MSG, OP_PONG, OP_SUB, OP_UNSUB, ROLE_LEAF, Parser
 from tests.core.wires import Client, Server
 from tests.ways import length
 
@@ -338,7 +338,7 @@ def test_a_server_of_the_same_cluster_and_an_isolated_one_hear_nothing_of_it() -
 
 
 def test_sinks_are_interest_and_what_is_announced_is() -> None:
-    from penstock.core.broker.router import CallbackSink
+    from pelton.core.broker.router import CallbackSink
 
     server, _, others = account(1)
     got: list[tuple[str, str, bytes]] = []

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.broker.receivers import CallbackSink
-from penstock.core.broker.request_queue import RequestQueue
+from pelton.core.broker.receivers import CallbackSink
+from pelton.core.broker.request_queue import RequestQueue
 from tests.core.wires import Server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.core.broker.reactor import Connection
+    from pelton.core.broker.reactor import Connection
 
 BUDGET = 4
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.broker.reactor import SLOW_PENDING
-from penstock.core.protocol.wire import OP_MSG
+from pelton.core.broker.reactor import SLOW_PENDING
+from pelton.core.protocol.wire import OP_MSG
 from tests.core.wires import Client, Server
 from tests.ways import length
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.core.broker.reactor import Connection
-from penstock.core.broker.session import PENDING, Sessions
+from pelton.core.broker.reactor import Connection
+from pelton.core.broker.session import PENDING, Sessions
 from tests.core.wires import Server
 
 

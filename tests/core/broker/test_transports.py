@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.clock import SystemClock
-from penstock.core.broker.event_loop import EventLoop
-from penstock.core.broker.reactor import Connection
-from penstock.core.broker.router import Router
-from penstock.core.broker.session import Sessions
+from pelton.core.base.clock import SystemClock
+from pelton.core.broker.event_loop import EventLoop
+from pelton.core.broker.reactor import Connection
+from pelton.core.broker.router import Router
+from pelton.core.broker.session import Sessions
 
 
 class Held:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.cbor import json_of_cbor
-from penstock.plgd.content import OCF_CBOR, content_json
-from penstock.plgd.reasons import UndecodableEvent
+from pelton.core.bulk.cbor import json_of_cbor
+from pelton.plgd.content import OCF_CBOR, content_json
+from pelton.plgd.reasons import UndecodableEvent
 
 ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
 PLAIN = st.recursive(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.columns import Columns
-from penstock.core.protocol.wire import OP_MSG, OP_PING, ROLE_CLIENT, Parser, WireError
+from pelton.core.bulk.columns import Columns
+from pelton.core.protocol.wire import OP_MSG, OP_PING, ROLE_CLIENT, Parser, WireError
 
 SID = 7
 

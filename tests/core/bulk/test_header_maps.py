@@ -6,9 +6,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.columns import Columns
-from penstock.core.bulk.header_maps import HeaderMaps, message_sizes
-from penstock.core.protocol.headers import decode_headers, encode_headers
+from pelton.core.bulk.columns import Columns
+from pelton.core.bulk.header_maps import HeaderMaps, message_sizes
+from pelton.core.protocol.headers import decode_headers, encode_headers
 
 REPLY = "$JS.ACK.S.c.1.{seq}.{seq}.1700000000000000000.0"
 

@@ -10,7 +10,7 @@ from cramjam import snappy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.protobuf import Scanner, unpack_blocks
+from pelton.core.bulk.protobuf import Scanner, unpack_blocks
 
 NODES = [
     {

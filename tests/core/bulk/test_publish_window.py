@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.publish_window import (
+from pelton.core.bulk.publish_window import (
     BAD_SUBJECT,
     SEND,
     SKIP,
@@ -22,7 +22,7 @@ from penstock.core.bulk.publish_window import (
     PublishWindow,
     Rows,
 )
-from penstock.core.protocol.wire import OP_PUB, ROLE_CLIENT, ROLE_SERVER, Parser, WireError
+from pelton.core.protocol.wire import OP_PUB, ROLE_CLIENT, ROLE_SERVER, Parser, WireError
 
 SID = 4
 REPLY = b"_INBOX.abc."

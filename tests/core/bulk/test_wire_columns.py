@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.header_maps import message_sizes
-from penstock.core.bulk.wire_columns import DirectColumns, WireColumns
-from penstock.core.protocol.wire import ROLE_CLIENT, Parser
+from pelton.core.bulk.header_maps import message_sizes
+from pelton.core.bulk.wire_columns import DirectColumns, WireColumns
+from pelton.core.protocol.wire import ROLE_CLIENT, Parser
 
 ADDED = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending"]
 ADDED += ["Nats-Last-Sequence", "Nats-Msg-Size"]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.consumer.ack_journal import AckJournal
-from penstock.engine.files.consumer_states import ConsumerStates
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.consumer.ack_journal import AckJournal
+from pelton.engine.files.consumer_states import ConsumerStates
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
 
 if TYPE_CHECKING:
-    from penstock.core.broker.reactor import HandedSync
+    from pelton.core.broker.reactor import HandedSync
 
 FOLDER = "consumers"
 CREATED = 77

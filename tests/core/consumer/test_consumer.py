@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.consumer.consumer import ACK_ALL, ACK_NONE
-from penstock.core.stream.stream import SYNC_ALWAYS
+from pelton.core.consumer.consumer import ACK_ALL, ACK_NONE
+from pelton.core.stream.stream import SYNC_ALWAYS
 from tests.core.streams import Site, block, filled, statuses
 
 SECOND = 1_000_000_000

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.consumer.consumer import ACK_EXPLICIT, ACK_NONE, Consumer
-from penstock.core.stream.stream import SYNC_ALWAYS
+from pelton.core.consumer.consumer import ACK_EXPLICIT, ACK_NONE, Consumer
+from pelton.core.stream.stream import SYNC_ALWAYS
 from tests.core.streams import Message, Site
 from tests.ways import length
 

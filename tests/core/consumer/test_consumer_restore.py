@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.consumer.snapshot import Entry, pack
+from pelton.core.consumer.snapshot import Entry, pack
 from tests.core.streams import Site
 
 NUMBERS = (5, 5, 6, 9, 1, 1, 9)  # delivered, passed, next, then times and floors

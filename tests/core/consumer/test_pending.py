@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.consumer.pending import PendingMessages
+from pelton.core.consumer.pending import PendingMessages
 from tests.ways import length
 
 STEPS = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.consumer.consumer import Consumer
+from pelton.core.consumer.consumer import Consumer
 from tests.core.streams import Message, Site, statuses
 from tests.ways import length
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.consumer.pull_requests import PullQueue, read_request
+from pelton.core.consumer.pull_requests import PullQueue, read_request
 from tests.ways import length
 
 FIELDS = st.dictionaries(

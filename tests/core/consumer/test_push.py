@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.consumer.consumer import ACK_NONE
-from penstock.core.consumer.pacing import FlowWindow, Pacing
-from penstock.core.log.recovery import open_log
-from penstock.core.protocol.permissions import ConnectionPermissions
-from penstock.core.stream.stream import SYNC_INTERVAL, Stream
+from pelton.core.consumer.consumer import ACK_NONE
+from pelton.core.consumer.pacing import FlowWindow, Pacing
+from pelton.core.log.recovery import open_log
+from pelton.core.protocol.permissions import ConnectionPermissions
+from pelton.core.stream.stream import SYNC_INTERVAL, Stream
 from tests.core.streams import Site
 
 SECOND = 1_000_000_000

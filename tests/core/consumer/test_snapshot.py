@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.consumer.snapshot import pack, unpack
+from pelton.core.consumer.snapshot import pack, unpack
 from tests.core.streams import filled, statuses
 
 SECOND = 1_000_000_000

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.bulk.publish_window import Column, Encoder, PublishWindow, Rows
-from penstock.core.load.crowd import Crowd, Link, Pace, Role
-from penstock.core.load.roles import Ask, AskBatches, Listen, Pull, Requests, Serve, Store
-from penstock.core.protocol.wire import OP_PING, OP_PONG, OP_PUB, OP_SUB, ROLE_SERVER, Parser
+from pelton.core.bulk.publish_window import Column, Encoder, PublishWindow, Rows
+from pelton.core.load.crowd import Crowd, Link, Pace, Role
+from pelton.core.load.roles import Ask, AskBatches, Listen, Pull, Requests, Serve, Store
+from pelton.core.protocol.wire import OP_PING, OP_PONG, OP_PUB, OP_SUB, ROLE_SERVER, Parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.testing.simulated_disk import SimDisk
 from tests.fuzz import seals
 
 Question = Callable[[Log], object]

@@ -7,9 +7,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.core.log import maintenance
-from penstock.core.log.checksum_repair import flipped_bit_of, mend_record, salt_of_records
+from pelton.core.base.buffer import crc32c_of
+from pelton.core.log import maintenance
+from pelton.core.log.checksum_repair import flipped_bit_of, mend_record, salt_of_records
 from tests.core import damage
 from tests.ways import length
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.core.base.disk import PyDisk
-from penstock.core.base.s2 import decompress
-from penstock.core.log import maintenance, queries, recovery
-from penstock.core.log.log import Log, StoredMessage
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.buffer import crc32c_of
+from pelton.core.base.disk import PyDisk
+from pelton.core.base.s2 import decompress
+from pelton.core.log import maintenance, queries, recovery
+from pelton.core.log.log import Log, StoredMessage
+from pelton.testing.simulated_disk import SimDisk
 from tests.ways import length
 
 from .test_recovery import copy, drop_indexes, everything, segments

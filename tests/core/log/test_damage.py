@@ -1,6 +1,6 @@
 """Every kind of damage to every file of small logs: what opens, what is lost, what is told.
 
-All of it (some 130,000 damages, four minutes) with PENSTOCK_FULL=1; else every so many.
+All of it (some 130,000 damages, four minutes) with PELTON_FULL=1; else every so many.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
 from tests.core import damage
 from tests.core.damage import Damage, Shelf, Store
 from tests.ways import length

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.atomic_batch import store_whole
-from penstock.core.stream.draft import draft
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.atomic_batch import store_whole
+from pelton.core.stream.draft import draft
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
 from tests.ways import length

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.testing.inodes import Write
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.testing.inodes import Write
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 
 FAR = 1 << 21

@@ -2,7 +2,7 @@
 
 The calls of a scenario are counted; then it runs once for each of them, with that call failing. What the
 disk may do besides (a failed sync drops what it was to write and the next one says nothing) is in
-penstock/testing/simulated_disk.py.
+pelton/testing/simulated_disk.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import disk_recovery, maintenance
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import disk_recovery, maintenance
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.testing.simulated_disk import SimDisk
 from tests.ways import FULL, SEED
 
 if TYPE_CHECKING:

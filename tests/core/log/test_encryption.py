@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.log import maintenance, queries
-from penstock.core.log.encryption import LogLocked
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.recovery import open_log
-from penstock.vault import StreamCipher, Vault
+from pelton.core.log import maintenance, queries
+from pelton.core.log.encryption import LogLocked
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.recovery import open_log
+from pelton.vault import StreamCipher, Vault
 from tests.ways import length
 
 SEGMENT = 8192
@@ -253,7 +253,7 @@ def records(data: bytes) -> list[tuple[int, bytes]]:
 
 def reseal(record: bytes, salt: int) -> bytes:
     """What somebody can do who has no key: make the checksum right."""
-    from penstock.core.base.buffer import crc32c_of
+    from pelton.core.base.buffer import crc32c_of
 
     return record[:-4] + crc32c_of(record[:-4], salt).to_bytes(4, "little")
 

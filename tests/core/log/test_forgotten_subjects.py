@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from penstock.core.consumer.consumer import ACK_NONE
-from penstock.core.log import maintenance, queries, subject_table
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.protocol.subjects import matches
+from pelton.core.consumer.consumer import ACK_NONE
+from pelton.core.log import maintenance, queries, subject_table
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.protocol.subjects import matches
 from tests.core.log import test_log
 from tests.core.streams import Site
 from tests.ways import length

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.base.quota import Quota
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log, LogClosed
-from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.base.quota import Quota
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log, LogClosed
+from pelton.core.log.recovery import open_log
+from pelton.testing.simulated_disk import SimDisk
 from tests.ways import length
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Model(RuleBasedStateMachine):
 
     @initialize(first_seq=st.sampled_from([1, 1, 1, 5000]))
     def start(self, first_seq: int) -> None:
-        self.folder = tempfile.mkdtemp(prefix="penstock-log-")
+        self.folder = tempfile.mkdtemp(prefix="pelton-log-")
         self.live: dict[int, tuple[int, str, bytes, bytes]] = {}
         self.last = first_seq - 1
         self.first = first_seq

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from penstock.core.log import maintenance
-from penstock.core.log.log import Log
+from pelton.core.log import maintenance
+from pelton.core.log.log import Log
 from tests.core import damage
 from tests.core.damage import Shelf
 from tests.ways import SEED, length

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.log.recovery import open_log
+from pelton.core.log.recovery import open_log
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.disk_recovery import mend
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.disk_recovery import mend
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.testing.simulated_disk import SimDisk
 from tests.ways import SEED, length
 
 LOGS = 12
@@ -139,9 +139,9 @@ def test_more_files_than_descriptors() -> None:
 def test_a_process_without_descriptors_closes_a_file_and_goes_on(tmp_path: Path) -> None:
     code = f"""
 import os, resource, sys
-from penstock.core.base.disk import Disk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
+from pelton.core.base.disk import Disk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
 disk = Disk()
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
 logs = [open_log(f"{tmp_path}/{{number}}", disk) for number in range(60)]

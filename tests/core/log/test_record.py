@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
+from pelton.core.base.buffer import crc32c_of
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
 from tests.ways import length
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import seed_hash
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance, queries, recovery
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.recovery_writes import do_late
-from penstock.core.log.segment_reader import segment_head
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.buffer import seed_hash
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance, queries, recovery
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.recovery_writes import do_late
+from pelton.core.log.segment_reader import segment_head
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.damage import everything
 from tests.core.streams import Site
 from tests.ways import length

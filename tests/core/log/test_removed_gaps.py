@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.testing.simulated_disk import PowerCut, SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.testing.simulated_disk import PowerCut, SimDisk
 
 
 def opened(disk: SimDisk) -> Log:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.buffer import crc32c_of
-from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
-from penstock.core.bulk.columns import Columns
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.log.segment_reader import LogReader, SegmentReader
+from pelton.core.base.buffer import crc32c_of
+from pelton.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from pelton.core.bulk.columns import Columns
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.log.segment_reader import LogReader, SegmentReader
 from tests.ways import length
 
 from .test_recovery import copy, drop_indexes, segments

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.log.store_lock import FolderInUse, FolderLock, owner_of
+from pelton.core.log.store_lock import FolderInUse, FolderLock, owner_of
 
 
 def test_a_lock_says_who_has_it(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.protocol.subjects import matches
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.protocol.subjects import matches
 from tests.ways import length
 
 RUN = 16384

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.json_scan import blanks, document, unicode_only
+from pelton.core.protocol.json_scan import blanks, document, unicode_only
 
 LONE = re.compile("[\ud800-\udfff]")
 PIECES = st.sampled_from(

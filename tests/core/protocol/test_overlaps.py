@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol.overlaps import (
+from pelton.core.protocol.overlaps import (
     Patterns,
     TooManyStepsError,
     any_covered,
     first_collision,
 )
-from penstock.core.protocol.subjects import collide, subset
+from pelton.core.protocol.subjects import collide, subset
 
 TOKENS = st.sampled_from(["a", "b", "c", "*", "*", ">", "", "é", "\udcff"])
 PATTERNS = st.lists(TOKENS, min_size=1, max_size=5).map(".".join)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.protocol.permissions import (
+from pelton.core.protocol.permissions import (
     REPLIES_MAX,
     REPLY_BYTES_MAX,
     SUB_ALLOWED,

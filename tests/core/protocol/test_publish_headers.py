@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.durations import format_duration, parse_duration
-from penstock.core.protocol.publish_headers import scan, tidied, value
-from penstock.core.protocol.wire import encode_headers
-from penstock.core.stream.refusals import parse_ttl
+from pelton.core.base.durations import format_duration, parse_duration
+from pelton.core.protocol.publish_headers import scan, tidied, value
+from pelton.core.protocol.wire import encode_headers
+from pelton.core.stream.refusals import parse_ttl
 
 NAMES = {
     "Nats-Msg-Id": "message_id",

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
+from pelton.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
 from tests.ways import length
 
 WORD = st.sampled_from(["a", "b", "c", "foo*", "f>o", "ö"])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.protocol import wire
-from penstock.core.protocol.wire import (
+from pelton.core.protocol import wire
+from pelton.core.protocol.wire import (
     BAD_ARGS,
     BAD_LINE,
     BAD_OP,

@@ -1,6 +1,6 @@
 """What nats-server 2.15.1 refuses, how it says so, what it lets pass: the parser against the table.
 
-The test against a real server runs when one is found, by PENSTOCK_NATS_SERVER or on the PATH.
+The test against a real server runs when one is found, by PELTON_NATS_SERVER or on the PATH.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.protocol.wire import (
+from pelton.core.protocol.wire import (
     BAD_ARGS,
     BAD_LINE,
     BAD_OP,

@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.atomic_batch import store_whole
-from penstock.core.stream.draft import Draft, draft
-from penstock.core.stream.interest import InterestRetention
-from penstock.core.stream.stream import SYNC_ALWAYS, StreamRefused
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.atomic_batch import store_whole
+from pelton.core.stream.draft import Draft, draft
+from pelton.core.stream.interest import InterestRetention
+from pelton.core.stream.stream import SYNC_ALWAYS, StreamRefused
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
 from tests.ways import length
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.base.highway_hash import highway64
-from penstock.core.log import maintenance
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
+from pelton.core.base.highway_hash import highway64
+from pelton.core.log import maintenance
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
 
 messages = st.lists(
     st.tuples(

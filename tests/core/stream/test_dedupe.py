@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.stream.dedupe import MessageIds
+from pelton.core.stream.dedupe import MessageIds
 from tests.ways import length
 
 KEYS = st.integers(0, 300).map(lambda n: b"id-%d" % n) | st.binary(min_size=1, max_size=40)

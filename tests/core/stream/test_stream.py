@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.draft import Draft
-from penstock.core.stream.refusals import (
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.draft import Draft
+from pelton.core.stream.refusals import (
     HANDLED,
     STAGE_ARRIVED,
     STAGE_COUNT,
     STAGE_ROLLUP,
     STAGE_STORED,
 )
-from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
+from pelton.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
 from tests.core.streams import Site, block
 from tests.core.wires import Server
 from tests.ways import length

@@ -10,9 +10,9 @@ import time
 from collections import defaultdict
 from typing import Any, ClassVar
 
-from penstock.client import Options, connect_blocking
-from penstock.client.base.addresses import parse_servers
-from penstock.errors import PenstockError
+from pelton.client import Options, connect_blocking
+from pelton.client.base.addresses import parse_servers
+from pelton.errors import PeltonError
 from tests.crash.kinds.base import Kind, Publishing
 from tests.crash.reading import block, number_of, read
 from tests.crash.test_lifecycle import Client, Refused, Stream, settle
@@ -121,7 +121,7 @@ class Fast(Kind):
         options = Options(servers=parse_servers(f"nats://127.0.0.1:{port}"), reconnect=False)
         try:
             client = self._stack.enter_context(connect_blocking(options))
-        except PenstockError as exc:
+        except PeltonError as exc:
             raise OSError("killed before it was reached") from exc
         self._jetstream = client.jetstream(timeout=2)
         self._port = port
@@ -143,7 +143,7 @@ class Fast(Kind):
             for at in range(count):
                 batch.publish(f"{self.stream}.f", f"{name} {at} ".encode())
             batch.commit()
-        except (PenstockError, OSError):
+        except (PeltonError, OSError):
             if batch is not None:
                 self._said[name] = batch.flow.acked
             self._again()
@@ -152,7 +152,7 @@ class Fast(Kind):
         self.acked_total += self._said.get(name, 0)
 
     def close(self) -> None:
-        with contextlib.suppress(PenstockError, OSError):  # the server is gone
+        with contextlib.suppress(PeltonError, OSError):  # the server is gone
             self._stack.close()
 
     def check(self, wire: Wire) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.base.settings import BatchLimits
-from penstock.engine.rules.atomic import without
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.base.settings import BatchLimits
+from pelton.engine.rules.atomic import without
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 from tests.ways import length
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.protocol.publish_headers import value
-from penstock.engine.rules import counters
+from pelton.core.protocol.publish_headers import value
+from pelton.engine.rules import counters
 from tests.core.streams import block
 from tests.engine.house import House
 from tests.ways import length

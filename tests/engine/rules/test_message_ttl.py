@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.base.durations import format_duration
-from penstock.core.log import queries
-from penstock.core.protocol.publish_headers import value
-from penstock.core.stream.refusals import parse_ttl
-from penstock.engine.rules import saved_deadlines
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.core.base.durations import format_duration
+from pelton.core.log import queries
+from pelton.core.protocol.publish_headers import value
+from pelton.core.stream.refusals import parse_ttl
+from pelton.engine.rules import saved_deadlines
+from pelton.testing.simulated_disk import SimDisk
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
 from tests.engine.test_power import STORE

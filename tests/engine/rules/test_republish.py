@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.api.times import format_time
+from pelton.api.times import format_time
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.base.quoting import quoted
-from penstock.core.log import queries
+from pelton.core.base.quoting import quoted
+from pelton.core.log import queries
 from tests.core.streams import block
 from tests.engine.house import House
 from tests.ways import length

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock.api.times import format_time
-from penstock.core.log import queries
-from penstock.core.log.log import StoredMessage
-from penstock.core.protocol.publish_headers import value
+from pelton.api.times import format_time
+from pelton.core.log import queries
+from pelton.core.log.log import StoredMessage
+from pelton.core.protocol.publish_headers import value
 from tests.core.streams import block
 from tests.engine.house import SECOND, START_NS, House
 

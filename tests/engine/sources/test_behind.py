@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.api.errors import ErrorBody
-from penstock.api.streams import StreamSourceInfo
-from penstock.engine.sources.behind import INTERVAL_NS, BehindReport
+from pelton.api.errors import ErrorBody
+from pelton.api.streams import StreamSourceInfo
+from pelton.engine.sources.behind import INTERVAL_NS, BehindReport
 from tests.engine.house import SECOND, House
 
 

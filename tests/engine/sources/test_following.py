@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import Disk, PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.recovery import open_log
-from penstock.engine.base.hashes import stream_identity
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import Disk, PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.recovery import open_log
+from pelton.engine.base.hashes import stream_identity
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
 

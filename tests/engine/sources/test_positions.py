@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.engine.files.files import FORMAT
-from penstock.engine.sources.positions import Position, PositionsFile
-from penstock.testing.simulated_disk import PowerCut, SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.engine.files.files import FORMAT
+from pelton.engine.sources.positions import Position, PositionsFile
+from pelton.testing.simulated_disk import PowerCut, SimDisk
 from tests.engine.house import SECOND, House
 
 

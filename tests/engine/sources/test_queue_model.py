@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from penstock.core.base.disk import PyDisk
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 from tests.ways import length
 

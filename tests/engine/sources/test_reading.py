@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.sources.links import RouterLink
+from pelton.engine.sources.links import RouterLink
 from tests.engine.house import SECOND, House
 from tests.engine.sources.test_following import source_header, stored
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.core.base.disk import PyDisk
-from penstock.testing.simulated_disk import SimDisk
+from pelton.core.base.disk import PyDisk
+from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
 if TYPE_CHECKING:
-    from penstock.core.broker.reactor import HandedSync
+    from pelton.core.broker.reactor import HandedSync
 
 FOLLOWERS: dict[str, dict[str, Any]] = {
     "mirror": {"mirror": {"name": "O"}},

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.api import errors_generated as _errors  # noqa: F401 -- defines the documented errors
-from penstock.api.consumers import ConsumerConfig
-from penstock.api.errors import ApiError
-from penstock.api.streams import StreamConfig
-from penstock.core.base.disk import PyDisk
+from pelton.api import errors_generated as _errors  # noqa: F401 -- defines the documented errors
+from pelton.api.consumers import ConsumerConfig
+from pelton.api.errors import ApiError
+from pelton.api.streams import StreamConfig
+from pelton.core.base.disk import PyDisk
 from tests.engine.house import House
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -9,13 +9,13 @@ import hashlib
 import struct
 from collections.abc import Iterable
 
-from penstock.core.base.highway_hash import highway64
-from penstock.core.log import queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
-from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
-from penstock.engine.backups.archive import ArchiveError, Entry, Reader, head, padding
-from penstock.engine.backups.nats_files import (
+from pelton.core.base.highway_hash import highway64
+from pelton.core.log import queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
+from pelton.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
+from pelton.engine.backups.archive import ArchiveError, Entry, Reader, head, padding
+from pelton.engine.backups.nats_files import (
     NatsConsumerState,
     pack_state,
     read_consumer_meta,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.server.config.grammar import Item, parse
-from penstock.server.config.load import read_config
-from penstock.server.errors import ConfigError
+from pelton.server.config.grammar import Item, parse
+from pelton.server.config.load import read_config
+from pelton.server.errors import ConfigError
 
 MAX_BYTES = 1500
 WORDS = (

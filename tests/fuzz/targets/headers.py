@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.base.durations import format_duration, parse_duration
-from penstock.core.protocol.headers import decode_headers, encode_headers
-from penstock.core.protocol.publish_headers import scan, tidied, value
-from penstock.core.stream.refusals import parse_ttl
+from pelton.core.base.durations import format_duration, parse_duration
+from pelton.core.protocol.headers import decode_headers, encode_headers
+from pelton.core.protocol.publish_headers import scan, tidied, value
+from pelton.core.stream.refusals import parse_ttl
 
 WORDS = (
     b"NATS/1.0\r\n", b"NATS/1.0 503 No\r\n", b"Nats-Msg-Id: ", b"Nats-Expected-Stream: ", b"Nats-Expected-Last-Sequence: ",

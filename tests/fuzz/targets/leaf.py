@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.broker.leaf import LeafPermissions
-from penstock.core.protocol.wire import ROLE_LEAF, Parser
+from pelton.core.broker.leaf import LeafPermissions
+from pelton.core.protocol.wire import ROLE_LEAF, Parser
 from tests.core.broker.test_leaf import Other, account
 from tests.fuzz.inputs import Input
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.base.maps import BytesMap, U64Map
+from pelton.core.base.maps import BytesMap, U64Map
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 2000

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance
-from penstock.core.log.log import Log, StoredMessage
-from penstock.core.log.recovery import open_log
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance
+from pelton.core.log.log import Log, StoredMessage
+from pelton.core.log.recovery import open_log
 from tests.fuzz import folders
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from penstock.core.base.disk import PyDisk
+from pelton.core.base.disk import PyDisk
 from tests.engine.backups import backup, packed, unpacked
 from tests.engine.house import House
 from tests.fuzz.inputs import Input
@@ -94,7 +94,7 @@ def tar(source: Input) -> bytes:
             "msgs/index.db",
         )[which]
         files[name] = content or {META_FILE: META, META_OF_CONSUMER: CONSUMER}.get(which, b"")
-    from penstock.engine.backups.nats_files import checksum
+    from pelton.engine.backups.nats_files import checksum
 
     for name in [name for name in files if name.endswith("meta.inf")]:
         owner = "S" if name == "meta.inf" else "S/c"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.base.s2 import FrameReader, FrameWriter, compress, decompress
+from pelton.core.base.s2 import FrameReader, FrameWriter, compress, decompress
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 8192

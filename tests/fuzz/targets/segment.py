@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.log import maintenance, queries
-from penstock.core.log.log import Log
-from penstock.core.log.recovery import open_log
+from pelton.core.base.disk import PyDisk
+from pelton.core.log import maintenance, queries
+from pelton.core.log.log import Log
+from pelton.core.log.recovery import open_log
 from tests.fuzz import folders, seals
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

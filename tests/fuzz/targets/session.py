@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.log import queries
-from penstock.core.protocol.wire import BAD_ARGS, OP_INFO, OP_MSG, ROLE_CLIENT, Parser, WireError
+from pelton.core.log import queries
+from pelton.core.protocol.wire import BAD_ARGS, OP_INFO, OP_MSG, ROLE_CLIENT, Parser, WireError
 from tests.core.streams import Site
 from tests.core.wires import Client
 from tests.fuzz.inputs import Input

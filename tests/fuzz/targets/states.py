@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from penstock.core.base.disk import PyDisk
-from penstock.core.consumer.snapshot import pack, unpack
-from penstock.engine.files.consumer_states import ConsumerStates
+from pelton.core.base.disk import PyDisk
+from pelton.core.consumer.snapshot import pack, unpack
+from pelton.engine.files.consumer_states import ConsumerStates
 from tests.core.streams import Site
 from tests.engine.house import House
 from tests.fuzz import seals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
+from pelton.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
 from tests.core.protocol.test_subjects import naive_matches as naive
 from tests.fuzz.inputs import Input
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-from penstock import nkeys
-from penstock.nkeys import NkeyError
-from penstock.server.auth.claims import AccountClaims, AnyClaims, OperatorClaims, UserClaims
-from penstock.server.auth.connect_options import read_connect
-from penstock.server.auth.jwt import JwtError, decode
+from pelton import nkeys
+from pelton.nkeys import NkeyError
+from pelton.server.auth.claims import AccountClaims, AnyClaims, OperatorClaims, UserClaims
+from pelton.server.auth.connect_options import read_connect
+from pelton.server.auth.jwt import JwtError, decode
 
 PAIR = nkeys.KeyPair(nkeys.ACCOUNT, (4).to_bytes(32, "big"))
 KINDS: tuple[type[AnyClaims], ...] = (UserClaims, AccountClaims, OperatorClaims)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.protocol.subjects import literal
-from penstock.engine.base.transforms import TransformError, check, parse, publishable
+from pelton.core.protocol.subjects import literal
+from pelton.engine.base.transforms import TransformError, check, parse, publishable
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 300

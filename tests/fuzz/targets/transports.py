@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.server.transports.proxy_protocol import V2_SIGNATURE, parse_header
-from penstock.server.transports.websocket.frames import Frames
-from penstock.server.transports.websocket.upgrade import UpgradeRefused, parse_request
+from pelton.server.transports.proxy_protocol import V2_SIGNATURE, parse_header
+from pelton.server.transports.websocket.frames import Frames
+from pelton.server.transports.websocket.upgrade import UpgradeRefused, parse_request
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 2000

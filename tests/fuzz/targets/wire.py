@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.protocol import wire
-from penstock.core.protocol.wire import ROLE_CLIENT, ROLE_LEAF, ROLE_SERVER, Parser, WireError
+from pelton.core.protocol import wire
+from pelton.core.protocol.wire import ROLE_CLIENT, ROLE_LEAF, ROLE_SERVER, Parser, WireError
 from tests.fuzz.inputs import pieces
 
 ROLES = (ROLE_SERVER, ROLE_CLIENT, ROLE_LEAF)

@@ -1,4 +1,4 @@
-"""A run of ``penstock plgd run`` that is killed again and again: the driver, or a worker that works for it."""
+"""A run of ``pelton plgd run`` that is killed again and again: the driver, or a worker that works for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import pythons
 if TYPE_CHECKING:
     from tests.spark.exact.cluster import Cluster
 
-COMMAND = [sys.executable, "-m", "penstock.cli"]
+COMMAND = [sys.executable, "-m", "pelton.cli"]
 LIFE_SECONDS = 900.0
 
 

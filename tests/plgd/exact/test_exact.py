@@ -1,6 +1,6 @@
 """With every fault of the bus, and kill -9 on the way, the tables are what the hub stored less what the bus lost.
 
-``PENSTOCK_FULL=1`` has a million events and ten kills; otherwise some thousand events and two, and of the kinds
+``PELTON_FULL=1`` has a million events and ten kills; otherwise some thousand events and two, and of the kinds
 of servers the last one.
 """
 
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.plgd.fleet import FleetConfig
-from penstock.plgd.tables import TABLES
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.plgd.fleet import FleetConfig
+from pelton.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.exact.lives import live
 from tests.plgd.spark.test_run import offline_devices, twin_keys
@@ -118,7 +118,7 @@ def test_the_tables_are_the_truth(server: ServerProcess, tmp_path: Path) -> None
     lake = tmp_path / "lake"
     kills = 10 if FULL else 2
     words = words_of(server, lake, run)
-    killed = live(words, kills=kills, rng=Random("penstock plgd exact"))
+    killed = live(words, kills=kills, rng=Random("pelton plgd exact"))
     print(run.truth.summary(), killed)
     assert killed["driver"] >= kills // 2
     check(Stored(lake / "tables"), run)  # type: ignore[arg-type]  # it has what is read
@@ -133,7 +133,7 @@ def test_the_tables_are_the_truth_on_a_cluster(tmp_path: Path) -> None:
         run = published(server)
         lake = tmp_path / "lake"
         words = [*words_of(server, lake, run), "--master", cluster.url]
-        rng = Random("penstock plgd cluster")
+        rng = Random("pelton plgd cluster")
         killed = live(words, kills=10, rng=rng, cluster=cluster)
     finally:
         cluster.stop()

@@ -10,20 +10,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.plgd.codec import Envelope
-from penstock.plgd.columns import decode_batch
-from penstock.plgd.spark import dead_letters, decoded, sharing
-from penstock.plgd.spark.batches import take_batch
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.sharing import COLUMNS
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.batch import MESSAGES
-from penstock.plgd.tables.buckets import bucket_key, bucket_of
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.commits import HERE
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.plgd.codec import Envelope
+from pelton.plgd.columns import decode_batch
+from pelton.plgd.spark import dead_letters, decoded, sharing
+from pelton.plgd.spark.batches import take_batch
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.sharing import COLUMNS
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.batch import MESSAGES
+from pelton.plgd.tables.buckets import bucket_key, bucket_of
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.tables.commits import HERE
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.plgd import vectors
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of

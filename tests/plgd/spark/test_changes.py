@@ -1,4 +1,4 @@
-"""Tables that others change beside a pipeline, and tables of an older and of a newer Penstock."""
+"""Tables that others change beside a pipeline, and tables of an older and of a newer Pelton."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
 
-from penstock.plgd.fleet import Faults
-from penstock.plgd.spark.batches import take_batch
-from penstock.plgd.spark.iceberg_lake import IcebergLake
-from penstock.plgd.spark.lake import Begun, ChangedTable, Lake
-from penstock.plgd.spark.maintaining import look_after
-from penstock.plgd.tables import TABLES
-from penstock.plgd.tables.opening import dataset
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.maintenance import Plan
-from penstock.spark.tables.marks import Mark
-from penstock.spark.tables.places import TableError
+from pelton.plgd.fleet import Faults
+from pelton.plgd.spark.batches import take_batch
+from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.lake import Begun, ChangedTable, Lake
+from pelton.plgd.spark.maintaining import look_after
+from pelton.plgd.tables import TABLES
+from pelton.plgd.tables.opening import dataset
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.tables.maintenance import Plan
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.places import TableError
 from tests.plgd.spark.test_batches import KINDS, frame, made, rows_in
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -88,13 +88,13 @@ def test_maintenance_beside_a_run_loses_and_stops_nothing(
 
 
 def without(lake: Lake, name: str, column: str) -> None:
-    """Make the tables as an older Penstock does, which lacks a column."""
+    """Make the tables as an older Pelton does, which lacks a column."""
     table = TABLES[name]
     field = table.schema.get_field_index(column)
     older = pa.schema([f for f in table.schema if f.name != column])
     assert field >= 0
     if isinstance(lake, IcebergLake):
-        from penstock.spark.iceberg.catalogs import create
+        from pelton.spark.iceberg.catalogs import create
 
         lake.folder.mkdir(exist_ok=True)
         create(lake.addresses[name], older, table.partition_by)

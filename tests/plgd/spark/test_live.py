@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.client import KeyValueConfig, Nanoseconds
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import connect_blocking
-from penstock.plgd.spark.alerts import failures, gaps, send_alerts
-from penstock.plgd.spark.buckets import Job, write_bucket
-from penstock.plgd.spark.lake import Counts, Lake
-from penstock.plgd.spark.live import changed_twins, key_of, put_twins
-from penstock.plgd.tables.settings import Settings
-from penstock.spark.tables.marks import Mark
-from penstock.testing import LocalServer
+from pelton.client import KeyValueConfig, Nanoseconds
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import connect_blocking
+from pelton.plgd.spark.alerts import failures, gaps, send_alerts
+from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.lake import Counts, Lake
+from pelton.plgd.spark.live import changed_twins, key_of, put_twins
+from pelton.plgd.tables.settings import Settings
+from pelton.spark.tables.marks import Mark
+from pelton.testing import LocalServer
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 

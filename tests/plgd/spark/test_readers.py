@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.tables.opening import dataset
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.tables.opening import dataset
 from tests.documents import blocks_of
 from tests.plgd.spark.test_batches import KINDS, made
 from tests.plgd.tables_help import Memory, cut

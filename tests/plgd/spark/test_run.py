@@ -1,4 +1,4 @@
-"""``penstock plgd backfill`` and ``run`` as their user runs them: the tables of a stream, and going on behind them.
+"""``pelton plgd backfill`` and ``run`` as their user runs them: the tables of a stream, and going on behind them.
 
 ``tests/plgd/exact`` kills ``run``, with the other kind of server.
 """
@@ -19,23 +19,23 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from penstock.cli.__main__ import main
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.plgd.fleet import FleetConfig, FleetRun
-from penstock.plgd.fleet.delivery import Delivery
-from penstock.plgd.spark.live import key_of
-from penstock.plgd.tables import TABLES, Settings
-from penstock.plgd.tables.opening import dataset
-from penstock.spark import session
+from pelton.cli.__main__ import main
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.fleet.delivery import Delivery
+from pelton.plgd.spark.live import key_of
+from pelton.plgd.tables import TABLES, Settings
+from pelton.plgd.tables.opening import dataset
+from pelton.spark import session
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.tables_help import Memory, as_messages
 from tests.plgd.test_tables_truth import BUSY, FAULTS
 from tests.ways import FULL, length
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
-run = import_module("penstock.cli.plgd.run")  # the package has a command of this name
-PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+run = import_module("pelton.cli.plgd.run")  # the package has a command of this name
+PELTON = [sys.executable, "-m", "pelton.cli"]
 
 
 @pytest.fixture(scope="module", params=available_servers((2, 9))[: length(1, 2)])
@@ -48,7 +48,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 class Commands:
     """Commands that end by themselves.
 
-    With PENSTOCK_FULL=1 a process with a JVM of its own; else the command runs here, on the session that is there.
+    With PELTON_FULL=1 a process with a JVM of its own; else the command runs here, on the session that is there.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Commands:
 
     def ended(self, *words: str) -> tuple[int, str, str]:
         if FULL:
-            done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
+            done = subprocess.run([*PELTON, *words], capture_output=True, text=True, check=False)
             return done.returncode, done.stdout, done.stderr
         self.capsys.readouterr()
         status = main(list(words))
@@ -83,7 +83,7 @@ class Commands:
 
 
 @pytest.fixture
-def penstock(
+def pelton(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Commands:
     return Commands(spark, monkeypatch, capsys)
@@ -111,7 +111,7 @@ def stored(client: BlockingClient, count: int) -> pa.Table:
 def stopped_behind_two_batches(words: list[str]) -> int:
     """Run a command and stop it by Ctrl-C behind its second batch; how many messages it took."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    child = subprocess.Popen([*PENSTOCK, *words], start_new_session=True, **pipes)
+    child = subprocess.Popen([*PELTON, *words], start_new_session=True, **pipes)
     assert child.stdout is not None
     for _ in range(2):
         assert json.loads(child.stdout.readline())["event"] == "batch"
@@ -144,7 +144,7 @@ def offline_devices(tables: Path) -> set[str]:
 
 
 def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
-    server: ServerProcess, tmp_path: Path, penstock: Commands
+    server: ServerProcess, tmp_path: Path, pelton: Commands
 ) -> None:
     short: dict[str, Any] = {"devices": 8, "duration_s": length(900.0, 1800.0), "session_s": 200.0}
     config = FleetConfig(**(BUSY | short), seed=2, faults=FAULTS)
@@ -159,7 +159,7 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
     filling = [*common, "backfill", lake, *options]
     done = stopped_behind_two_batches(filling)
     assert batch < done < total
-    filled = penstock.events(*filling)
+    filled = pelton.events(*filling)
     # The last batch is made again: not all of its tables may have it.
     assert (filled[-1]["messages"], filled[-1]["stopped"]) == (total - done + batch, False)
     assert filled[-2]["lag"] == 0
@@ -176,22 +176,22 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
         for number, payload in enumerate(late):
             client.jetstream().publish(f"plgd.late.{number}", payload)
         client.jetstream().purge_stream("EVENTS", seq=total + 3)
-    said = penstock.refused(*common, "run", lake, "--once")
+    said = pelton.refused(*common, "run", lake, "--once")
     assert f"continuing after sequence {total}" in said
     assert f"begins at sequence {total + 3}; {total + 1} and later were not read yet" in said
     assert "--allow-data-loss goes on" in said
     assert not (tmp_path / "lake" / "checkpoint").exists()  # it was told before Spark was asked
-    penstock.events(*common, "run", lake, "--once", "--allow-data-loss")
+    pelton.events(*common, "run", lake, "--once", "--allow-data-loss")
     assert len(rows_of(tmp_path / "lake" / "tables", "raw")) == total + len(late) - 2
-    assert "rows of another run" in penstock.refused(*filling)
+    assert "rows of another run" in pelton.refused(*filling)
 
 
 def test_a_missing_stream_is_told(tmp_path: Path) -> None:
     with_server = start_server(available_servers((2, 9))[0])
     try:
         words = ["--server", with_server.url, "plgd", "run", str(tmp_path), "--stream", "NONE"]
-        done = subprocess.run([*PENSTOCK, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([*PELTON, *words], capture_output=True, text=True, check=False)
     finally:
         with_server.remove()
     assert done.returncode == 1
-    assert "penstock stream add NONE" in done.stderr
+    assert "pelton stream add NONE" in done.stderr

@@ -1,4 +1,4 @@
-"""``penstock plgd run`` while its streams, bucket and server go away and come back: it says why, and goes on."""
+"""``pelton plgd run`` while its streams, bucket and server go away and come back: it says why, and goes on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.plgd.fleet import FleetConfig, FleetRun
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.plgd.fleet import FleetConfig, FleetRun
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.spark.test_run import rows_of, twin_keys
 from tests.ways import EVERY_WAY, length
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(900)]
-PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+PELTON = [sys.executable, "-m", "pelton.cli"]
 EVENTS = StreamConfig(name="EVENTS", subjects=["plgd.>"])
 WAIT_SECONDS = 240.0
 KINDS = available_servers((2, 14))
@@ -34,7 +34,7 @@ class Running:
     def __init__(self, server: ServerProcess, folder: Path, *options: str) -> None:
         words = ["--server", server.url, "--json", "plgd", "run", str(folder), "--buckets", "2"]
         self.child = subprocess.Popen(
-            [*PENSTOCK, *words, *options],
+            [*PELTON, *words, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -123,7 +123,7 @@ def test_what_goes_away_comes_back_and_only_what_is_lost_unread_ends_a_run(
         ):
             run.caught_up(publish(client, 8))
             client.jetstream().delete_stream("EVENTS")
-            assert "penstock stream add EVENTS --subjects" in run.failed()
+            assert "pelton stream add EVENTS --subjects" in run.failed()
     finally:
         server.remove()
 

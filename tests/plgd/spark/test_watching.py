@@ -12,19 +12,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.client.base.models import StreamConfig
-from penstock.client.blocking import BlockingClient, connect_blocking
-from penstock.plgd import encode
-from penstock.plgd.spark import watching
-from penstock.plgd.spark.lake import Lake
-from penstock.plgd.spark.watching import Watch
-from penstock.plgd.tables import conditions
-from penstock.plgd.tables.conditions import Bounds
-from penstock.plgd.tables.schemas import COMMANDS, SESSIONS
-from penstock.plgd.tables.settings import Settings
-from penstock.plgd.wire import events_pb2 as events
-from penstock.spark.tables.files import table_at
-from penstock.testing import LocalServer
+from pelton.client.base.models import StreamConfig
+from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.plgd import encode
+from pelton.plgd.spark import watching
+from pelton.plgd.spark.lake import Lake
+from pelton.plgd.spark.watching import Watch
+from pelton.plgd.tables import conditions
+from pelton.plgd.tables.conditions import Bounds
+from pelton.plgd.tables.schemas import COMMANDS, SESSIONS
+from pelton.plgd.tables.settings import Settings
+from pelton.plgd.wire import events_pb2 as events
+from pelton.spark.tables.files import table_at
+from pelton.testing import LocalServer
 from tests.plgd.spark import test_live
 from tests.plgd.spark.test_live import SETTINGS, take
 from tests.plgd.tables_help import cut

@@ -8,7 +8,7 @@ import ssl
 import pytest
 from cryptography.x509.oid import NameOID
 
-from penstock import nkeys
+from pelton import nkeys
 from tests.certificates import Authority
 from tests.server import configured as with_ports
 from tests.server.auth import signed
@@ -268,7 +268,7 @@ def test_times_across_midnight():
 
 def test_the_names_in_a_certificate_need_no_order(tmp_path):
     """2026-13, on the function alone: each part counts once."""
-    from penstock.server.transports.tls import same_subject
+    from pelton.server.transports.tls import same_subject
 
     shown = Authority(tmp_path).client("c", subject=[(ORG, "N"), (CN, "A")]).certificate
     assert same_subject(shown, "CN=A,O=N")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.server.auth.claims import (
+from pelton.server.auth.claims import (
     AccountClaims,
     AccountPart,
     Permission,
@@ -12,7 +12,7 @@ from penstock.server.auth.claims import (
     UserClaims,
     UserPart,
 )
-from penstock.server.auth.scoped_keys import EXPANSIONS_MAX, ScopeError, fill
+from pelton.server.auth.scoped_keys import EXPANSIONS_MAX, ScopeError, fill
 from tests.peers import free_port
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured

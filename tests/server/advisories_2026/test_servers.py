@@ -173,7 +173,7 @@ def resident_kib(server) -> int:
 @pytest.mark.parametrize("form", ["announced", "fragments", "bomb"])
 def test_a_stranger_over_websocket_takes_little_memory(form):
     """d450ad78e: frames without end and frames that inflate, before the login."""
-    with with_ports("penstock", SOCKET) as server:
+    with with_ports("pelton", SOCKET) as server:
         extension = (
             b"Sec-WebSocket-Extensions: permessage-deflate; "
             b"server_no_context_takeover; client_no_context_takeover\r\n"

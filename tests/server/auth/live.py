@@ -7,7 +7,7 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any
 
-from penstock import nkeys
+from pelton import nkeys
 from tests.peers import available_servers, running_server
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from penstock import nkeys
-from penstock.server.auth.jwt import encode
+from pelton import nkeys
+from pelton.server.auth.jwt import encode
 
 ISSUED_AT = 1_700_000_000
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
@@ -87,8 +87,8 @@ def user_jwt(
 
 def config(*accounts: str, extra: str = "", resolver: str = "MEMORY") -> str:
     """A configuration of the operator mode."""
-    from penstock.server.auth.claims import AccountClaims
-    from penstock.server.auth.jwt import decode
+    from pelton.server.auth.claims import AccountClaims
+    from pelton.server.auth.jwt import decode
 
     lines = "\n".join(
         f"  {decode(token, AccountClaims).sub}: {token}"

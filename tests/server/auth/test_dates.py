@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.core.base.clock import SteadyClock
-from penstock.server.auth.setup import Setup
-from penstock.server.settings import Settings
+from pelton.core.base.clock import SteadyClock
+from pelton.server.auth.setup import Setup
+from pelton.server.settings import Settings
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.auth.failure_delay import (
+from pelton.server.auth.failure_delay import (
     ADDRESSES_MAX,
     FREE,
     UNHEARD,

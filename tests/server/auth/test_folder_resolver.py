@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import nkeys
-from penstock.server.auth.folder_resolver import FolderError, FolderResolver
-from penstock.server.settings.operator import Resolver
+from pelton import nkeys
+from pelton.server.auth.folder_resolver import FolderError, FolderResolver
+from pelton.server.settings.operator import Resolver
 from tests.server.auth import signed
 from tests.server.auth.signed import account_jwt
 from tests.ways import length

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import nkeys
-from penstock.core.base.clock import Clock
-from penstock.core.broker.reactor import Reactor
-from penstock.core.broker.request_queue import RequestQueue
-from penstock.core.broker.router import CallbackSink, Router
-from penstock.server.auth.claims import (
+from pelton import nkeys
+from pelton.core.base.clock import Clock
+from pelton.core.broker.reactor import Reactor
+from pelton.core.broker.request_queue import RequestQueue
+from pelton.core.broker.router import CallbackSink, Router
+from pelton.server.auth.claims import (
     KEYS_MAX,
     PLACES_MAX,
     SHARED_MAX,
@@ -26,15 +26,15 @@ from penstock.server.auth.claims import (
     ResponseClaims,
     UserClaims,
 )
-from penstock.server.auth.claims_services import READ_AT_ONCE, ClaimsServices
-from penstock.server.auth.connect_options import Credentials
-from penstock.server.auth.folder_resolver import FolderResolver
-from penstock.server.auth.jwt import JwtError, decode, encode
-from penstock.server.auth.operator import LOADED_AT_ONCE, OperatorMode
-from penstock.server.auth.resolvers import MemoryResolver
-from penstock.server.auth.result import AuthContext, Refused
-from penstock.server.settings import Settings
-from penstock.server.settings.operator import Operator, Resolver
+from pelton.server.auth.claims_services import READ_AT_ONCE, ClaimsServices
+from pelton.server.auth.connect_options import Credentials
+from pelton.server.auth.folder_resolver import FolderResolver
+from pelton.server.auth.jwt import JwtError, decode, encode
+from pelton.server.auth.operator import LOADED_AT_ONCE, OperatorMode
+from pelton.server.auth.resolvers import MemoryResolver
+from pelton.server.auth.result import AuthContext, Refused
+from pelton.server.settings import Settings
+from pelton.server.settings.operator import Operator, Resolver
 from tests.server.auth import signed
 from tests.server.auth.signed import (
     ACCOUNT,

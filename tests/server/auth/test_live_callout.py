@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from penstock import nkeys
-from penstock.server.auth.claims import GenericClaims
-from penstock.server.auth.jwt import decode, encode
+from pelton import nkeys
+from pelton.server.auth.claims import GenericClaims
+from pelton.server.auth.jwt import decode, encode
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
 from tests.server.auth.signed import ACCOUNT, OTHER, SYSTEM_USER, USER, account_jwt, user_jwt

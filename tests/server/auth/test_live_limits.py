@@ -99,7 +99,7 @@ def test_connections_above_a_lowered_limit_are_closed(kind, tmp_path, most):
         wait_for(lambda: "Reloaded server configuration" in server.log_path.read_text(), "reload")
         said = [talk.say("PING\n") for talk in talks]
         assert sorted(said) == [FULL] * (4 - most) + [OK] * most
-        if kind == "penstock":  # nats-server closes any of them
+        if kind == "pelton":  # nats-server closes any of them
             assert said == [OK] * most + [FULL] * (4 - most)
         assert [talk.say("PING\n") for talk in others] == [OK] * 2
         for talk in talks + others:

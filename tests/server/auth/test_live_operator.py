@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from penstock import nkeys
-from penstock.api.times import parse_time
+from pelton import nkeys
+from pelton.api.times import parse_time
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
 from tests.server.auth.signed import (
@@ -90,7 +90,7 @@ def test_only_accounts_of_the_operator_count(kind, tmp_path):
     with configured(kind, tmp_path, signed.config(main_account(), good)) as server:
         assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK
     assert late
-    if kind == "penstock":  # nats-server does not start with such a preload
+    if kind == "pelton":  # nats-server does not start with such a preload
         foreign = account_jwt(OTHER, signer=stranger)
         with configured(kind, tmp_path, signed.config(main_account(), foreign, late)) as server:
             assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == VIOLATION
@@ -264,7 +264,7 @@ def test_updates_that_are_refused(kind, tmp_path):
 
 @both
 def test_listing_packing_and_deleting(kind, tmp_path):
-    from penstock.server.auth.jwt import encode
+    from pelton.server.auth.jwt import encode
 
     folder = tmp_path / f"jwt-{kind}"
     text = signed.config(main_account(), resolver=FULL.format(folder))
@@ -299,7 +299,7 @@ def test_listing_packing_and_deleting(kind, tmp_path):
 
 @both
 def test_accounts_share_with_activations(kind, tmp_path):
-    from penstock.server.auth.jwt import encode
+    from pelton.server.auth.jwt import encode
 
     token = encode(
         {

@@ -11,7 +11,7 @@ import time
 import bcrypt
 import pytest
 
-from penstock import nkeys
+from pelton import nkeys
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
 
 HASH = bcrypt.hashpw(b"x", b"$2b$04$abcdefghijklmnopqrstuu").decode()
@@ -211,7 +211,7 @@ def test_brute_force_is_slowed_and_nobody_else_is(tmp_path):
     """Of our own: nats-server answers each attempt at once."""
     hashed = bcrypt.hashpw(b"x", bcrypt.gensalt(10)).decode()
     text = f'authorization {{ users: [{{user: a, pass: y}}, {{user: h, pass: "{hashed}"}}] }}'
-    with configured("penstock", tmp_path, text) as server:
+    with configured("pelton", tmp_path, text) as server:
         began = time.monotonic()
         attempts = [Talk(server) for _ in range(60)]
         for number, talk in enumerate(attempts):

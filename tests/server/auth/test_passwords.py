@@ -5,7 +5,7 @@ import time
 
 import bcrypt
 
-from penstock.server.auth.passwords import WAITING_MAX, Passwords, check_bcrypt
+from pelton.server.auth.passwords import WAITING_MAX, Passwords, check_bcrypt
 
 HASH = bcrypt.hashpw(b"x", b"$2b$04$abcdefghijklmnopqrstuu").decode()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.server.auth.claims import (
+from pelton.server.auth.claims import (
     AccountClaims,
     AccountPart,
     Permission,
@@ -10,7 +10,7 @@ from penstock.server.auth.claims import (
     UserClaims,
     UserPart,
 )
-from penstock.server.auth.scoped_keys import EXPANSIONS_MAX, ScopeError, fill
+from pelton.server.auth.scoped_keys import EXPANSIONS_MAX, ScopeError, fill
 
 USER = UserClaims(
     sub="UKEY", name="ann", nats=UserPart(issuer_account="AKEY", tags=["dept:x", "dept:y", "t:z"])

@@ -5,13 +5,13 @@ import base64
 import bcrypt
 import pytest
 
-from penstock import nkeys
-from penstock.server.auth import Admitted, AuthContext, Authenticator, PendingOutcome, Refused
-from penstock.server.auth.connect_options import Credentials
-from penstock.server.settings import Settings
-from penstock.server.settings.tls import Tls
-from penstock.server.settings.users import Permissions, SubjectPermission, User
-from penstock.server.settings.websocket import Websocket
+from pelton import nkeys
+from pelton.server.auth import Admitted, AuthContext, Authenticator, PendingOutcome, Refused
+from pelton.server.auth.connect_options import Credentials
+from pelton.server.settings import Settings
+from pelton.server.settings.tls import Tls
+from pelton.server.settings.users import Permissions, SubjectPermission, User
+from pelton.server.settings.websocket import Websocket
 
 HASH = bcrypt.hashpw(b"x", b"$2b$04$abcdefghijklmnopqrstuu").decode()
 USERS = Settings(users=[User("a", "x"), User("b", "y"), User("ü", "ß"), User("h", HASH)])

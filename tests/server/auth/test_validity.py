@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.auth.claims import TimeRange, UserPart
-from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
+from pelton.server.auth.claims import TimeRange, UserPart
+from pelton.server.auth.validity import allowed_until_ns, from_allowed_network
 
 SECOND = 1_000_000_000
 ZONE = "America/New_York"

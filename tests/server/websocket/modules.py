@@ -1,5 +1,5 @@
 """The official JavaScript clients: a folder ``node_modules`` with nats.ws, @nats-io/nats-core and
-@nats-io/jetstream, which `make test` has npm bring into .venv/js-client, or which PENSTOCK_NODE_MODULES names.
+@nats-io/jetstream, which `make test` has npm bring into .venv/js-client, or which PELTON_NODE_MODULES names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 def need_modules(*names: str) -> Path:
     """The folder, or the test is skipped with what is missing."""
     brought = Path(sys.prefix) / "js-client" / "node_modules"
-    folder = Path(os.environ.get("PENSTOCK_NODE_MODULES", brought)).absolute()
+    folder = Path(os.environ.get("PELTON_NODE_MODULES", brought)).absolute()
     missing = [name for name in names if not (folder / name).is_dir()]
     if missing:
         pytest.skip(
             f"{', '.join(missing)} not in {folder}: npm install them somewhere and name that "
-            "folder's node_modules in PENSTOCK_NODE_MODULES"
+            "folder's node_modules in PELTON_NODE_MODULES"
         )
     return folder
 

@@ -128,7 +128,7 @@ def test_a_page_does_its_work(way: str, tmp_path: Path) -> None:
         cookie += "; Path=/\r\nSet-Cookie: user=browser"
     with site(url, script, cookie) as (address, told):
         config = config.replace("@ws", str(port)).replace("@site", address)
-        with configured("penstock", config) as server, browsing(address, tmp_path):
+        with configured("pelton", config) as server, browsing(address, tmp_path):
             try:
                 assert told.get(timeout=60) == [200005, 1, "payload"]
             except queue.Empty:

@@ -195,7 +195,7 @@ def ends(connection: socket.socket) -> None:
 
 
 def test_hostile_frames_end_that_connection_only() -> None:
-    with configured("penstock", PLAIN.replace("@more", "compression: true")) as server:
+    with configured("pelton", PLAIN.replace("@more", "compression: true")) as server:
         witness = Visitor(server)
         assert witness.ask('{"verbose":false}') == b"PONG"
         for garbage in (
@@ -221,7 +221,7 @@ def os_frame(data: bytes) -> bytes:
 
 def test_strangers_may_not_send_long_messages() -> None:
     config = "authorization { token: t }\n" + PLAIN.replace("@more", "")
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         bad = raw(server)
         bad.sendall(b"\x82\xff" + (1 << 20).to_bytes(8, "big") + bytes(4))
         ends(bad)
@@ -229,14 +229,14 @@ def test_strangers_may_not_send_long_messages() -> None:
 
 
 def test_a_forwarded_address_is_shown() -> None:
-    with configured("penstock", PLAIN.replace("@more", "")) as server:
+    with configured("pelton", PLAIN.replace("@more", "")) as server:
         visitor = Visitor(server, additional_headers={"X-Forwarded-For": "192.0.2.9"})
         assert visitor.info["client_ip"] == "192.0.2.9"
 
 
 def test_the_port_is_in_the_ports_file(tmp_path: Path) -> None:
     config = PLAIN.replace("@more", "") + f'ports_file_dir: "{tmp_path}"'
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         (file,) = tmp_path.glob("*.ports")
         assert json.loads(file.read_text())["websocket"] == [f"ws://127.0.0.1:{server.ports['ws']}"]
         assert (
@@ -251,7 +251,7 @@ def test_a_nats_server_calls_as_a_leaf_node() -> None:
     hub_config = "leafnodes { listen: 127.0.0.1:@http }\n" + PLAIN.replace(
         "@more", "compression: true"
     )
-    with configured("penstock", hub_config) as hub:
+    with configured("pelton", hub_config) as hub:
         url = f"ws://127.0.0.1:{hub.ports['ws']}"
         config = f'listen: 127.0.0.1:@port\nleafnodes {{ remotes [ {{ url: "{url}" }} ] }}'
         with configured("nats-server", config) as leaf:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from penstock.server.transports.websocket.frames import Frames
+from pelton.server.transports.websocket.frames import Frames
 
 LIMIT = 100_000
 

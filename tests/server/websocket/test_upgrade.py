@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.settings.websocket import Websocket
-from penstock.server.transports.websocket.origins import parse_origin, refusal
-from penstock.server.transports.websocket.upgrade import (
+from pelton.server.settings.websocket import Websocket
+from pelton.server.transports.websocket.origins import parse_origin, refusal
+from pelton.server.transports.websocket.upgrade import (
     UpgradeRefused,
     agree,
     answer,
@@ -85,7 +85,7 @@ def test_both_servers_answer_alike(kind: str) -> None:
 def test_a_long_request_is_refused_and_a_slow_one_cut_off() -> None:
     config = """listen: 127.0.0.1:@port
         websocket { listen: 127.0.0.1:@ws, no_tls: true, handshake_timeout: "300ms" }"""
-    with configured("penstock", config) as server:
+    with configured("pelton", config) as server:
         with server.connect("ws") as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000)
             assert b" 431 " in rest_of(connection)

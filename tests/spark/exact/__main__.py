@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=3, help="in reading, and as many in writing")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--server", default="", help="a nats-server; without it, Penstock")
+    parser.add_argument("--server", default="", help="a nats-server; without it, Pelton")
     parser.add_argument("--cluster", action="store_true", help="workers are killed, too")
     parser.add_argument("--ways", default=",".join(WAYS), help="how the table is written back")
     parser.add_argument("--keep", default="", help="a folder for tables, checkpoints and logs")
@@ -31,7 +31,7 @@ def main() -> int:
         messages=told.messages,
         kills=told.kills,
         seed=seed,
-        server="nats-server" if told.server else "penstock",
+        server="nats-server" if told.server else "pelton",
         ways=tuple(way for way in told.ways.split(",") if way),
         cluster=told.cluster,
         keep=told.keep,

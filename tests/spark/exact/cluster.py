@@ -13,7 +13,7 @@ from random import Random
 
 import pyspark
 
-from penstock.spark.java import ensure_java
+from pelton.spark.java import ensure_java
 from tests.peers import free_port
 from tests.spark.exact.lives import ROOT, kill_session
 

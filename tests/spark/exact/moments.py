@@ -77,7 +77,7 @@ class Copy:
         self._line = Line(port)
         self._stream = stream
         if once == "ids":
-            self._kept, self._marks = "KV_penstock_spark", "$KV.penstock_spark.{query}." + stream
+            self._kept, self._marks = "KV_pelton_spark", "$KV.pelton_spark.{query}." + stream
             self._done = "rows"  # which a record has when all are in
         else:
             self._kept, self._marks = stream, "spark.progress." + stream + ".{query}"

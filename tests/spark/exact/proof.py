@@ -43,7 +43,7 @@ class Wanted:
     messages: int
     kills: int
     seed: int
-    server: str = "penstock"
+    server: str = "pelton"
     ways: tuple[str, ...] = tuple(WAYS)
     """How the table is written back, one after the other; the kills are shared by them."""
     write_kills: int | None = None
@@ -87,7 +87,7 @@ class Proof:
         )
         self._told = told
         self._rng = Random(wanted.seed)
-        self._folder = Path(tempfile.mkdtemp(prefix="penstock-exact-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="pelton-exact-"))
         self._server = ServerProcess(wanted.server)
         self._line = Line(self._server.port)
         self._cluster: Cluster | None = None

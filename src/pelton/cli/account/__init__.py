@@ -1,0 +1,1 @@
+"""``pelton account``: the account of the connection."""

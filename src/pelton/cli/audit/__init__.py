@@ -1,0 +1,1 @@
+"""The commands of ``pelton audit``: gather what servers say, and check it for what goes wrong later."""

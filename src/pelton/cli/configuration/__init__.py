@@ -1,0 +1,1 @@
+"""``pelton apply``, ``plan``, ``drift``, ``export`` and ``validate``: configuration as code."""

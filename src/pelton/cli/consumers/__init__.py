@@ -1,0 +1,1 @@
+"""``pelton consumer`` and ``explain``: a module for each group of verbs."""

@@ -1,0 +1,1 @@
+"""``pelton context``: URLs and credentials under names."""

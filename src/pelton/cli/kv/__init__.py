@@ -1,0 +1,1 @@
+"""``pelton kv``: buckets, their keys, and both as JSON."""

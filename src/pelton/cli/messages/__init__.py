@@ -1,0 +1,1 @@
+"""``pelton pub``, ``sub``, ``req`` and ``reply``, and their common part: bodies, templates, decoders."""

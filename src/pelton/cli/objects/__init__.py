@@ -1,0 +1,1 @@
+"""``pelton object``: object stores and the objects in them."""

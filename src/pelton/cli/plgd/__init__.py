@@ -1,0 +1,1 @@
+"""``pelton plgd``: the events of a plgd hub."""

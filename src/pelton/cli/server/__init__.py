@@ -1,0 +1,1 @@
+"""The commands of ``pelton server``: running servers, and tools for operators."""

@@ -1,0 +1,1 @@
+"""``pelton spark``, ``tables`` and ``pipeline``."""

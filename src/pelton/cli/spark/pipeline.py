@@ -1,0 +1,211 @@
+"""``pelton pipeline``: checks, runs and watches a pipeline file, or prints a first one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from pelton.cli.output import number, print_facts, print_json, print_table
+from pelton.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from pelton.pipeline.description.model import Pipeline
+    from pelton.pipeline.description.problems import Problem
+    from pelton.pipeline.running.queries import Query
+    from pelton.pipeline.running.status import QueryStatus, Status
+
+_STATE = click.option(
+    "--state", type=click.Path(file_okay=False), help="Folder of the state, instead of the file's."
+)
+_FILE = click.argument("file", type=click.Path(), metavar="FILE")
+_QUERIES = ("query", "batch", "done at", "stream", "sequence", "end", "lag")
+_TABLES = ("sink", "query", "table", "version", "rows")
+_RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
+
+
+class Wrong(click.ClickException):
+    """Problems of a file or of a run, each on a separate line."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Print the lines."""
+        return tuple(self.message.splitlines())
+
+
+def _load(file: str, state: str | None) -> Pipeline:
+    try:
+        from pelton.pipeline.description.problems import PipelineError
+        from pelton.pipeline.description.reading import load
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'pelton[pipeline]'") from None
+    try:
+        return load(file, state=state)
+    except OSError as error:
+        raise click.ClickException(f"cannot read {file}: {error.strerror}") from None
+    except PipelineError as error:
+        raise Wrong(str(error)) from None
+
+
+@click.command()
+@_FILE
+@_STATE
+@click.option("--sql/--no-sql", default=True, help="Check all SQL with Spark's parser; needs Java.")
+@command
+@click.pass_obj
+def check(session: Session, file: str, state: str | None, sql: bool) -> int:
+    """Check FILE and draw its graph; runs nothing.
+
+    Loads the functions that the file names, and parses its SQL in a JVM that ends at once. Asks no
+    server. Exit status: 1 if the file has faults; each is a line with its place.
+    """
+    pipeline = _load(file, state)
+    queries = _planned(pipeline, _wrong_sql(pipeline) if sql else [])
+    from pelton.pipeline.description.drawing import draw
+
+    lines = draw(pipeline)
+    if session.as_json:
+        found = [asdict(query) for query in queries]
+        doubts = [asdict(each) for each in pipeline.warnings]
+        print_json(
+            {"pipeline": pipeline.name, "queries": found, "graph": lines, "warnings": doubts}
+        )
+        return 0
+    for warning in pipeline.warnings:
+        click.echo(f"pelton: warning: {pipeline.file}:{warning.line}: {warning.text}", err=True)
+    print(f"{pipeline.name}: {file} is valid")
+    print("\n".join(["", *lines, ""]))
+    for query in queries:
+        print(f"query {query.name}: {', '.join(query.sources)} -> {', '.join(query.sinks)}")
+    return 0
+
+
+def _wrong_sql(pipeline: Pipeline) -> list[Problem]:
+    try:
+        from pelton.pipeline.running.syntax import check_syntax
+        from pelton.spark.java import JavaNotFoundError
+
+        return check_syntax(pipeline)
+    except (ImportError, JavaNotFoundError) as error:
+        click.echo(f"pelton: warning: SQL is not checked: {error}", err=True)
+        return []
+
+
+def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
+    """The queries that a run would have; reports their faults together with ``problems``."""
+    from pelton.pipeline.description.functions import check_functions
+    from pelton.pipeline.description.problems import PipelineError
+    from pelton.pipeline.running.queries import StateError, committed, plan, recall
+
+    problems = [*problems, *check_functions(pipeline)]
+    try:
+        memory = recall(pipeline.state, pipeline.name)
+    except StateError as error:
+        raise Wrong(str(error)) from None
+    queries, more = plan(pipeline, memory, lambda query: committed(pipeline.state, query))
+    if problems or more:
+        raise Wrong(str(PipelineError(pipeline.file, [*problems, *more])))
+    return queries
+
+
+@click.command()
+@_FILE
+@click.option("--once", is_flag=True, help="Process the available input, print a summary, end.")
+@_STATE
+@command
+@click.pass_obj
+def run(session: Session, file: str, once: bool, state: str | None) -> int:
+    """Run FILE until Ctrl-C, which stops it at the end of a batch; a second Ctrl-C stops at once.
+
+    A run that was killed continues when you start it again, and each sink gets each row once. With
+    --json each event of a query is a line, and the summary is the last line. Exit status: 1 after
+    an error.
+    """
+    pipeline = _load(file, state)
+    try:
+        from pelton.pipeline.description.problems import PipelineError
+        from pelton.pipeline.running.command import RunFailed, run_command
+        from pelton.pipeline.running.queries import StateError
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'pelton[pipeline]'") from None
+    try:
+        run_command(pipeline, once=once, as_json=session.as_json)
+    except (PipelineError, RunFailed, StateError) as error:
+        raise Wrong(str(error)) from None
+    return 0
+
+
+@click.command()
+@_FILE
+@_STATE
+@command
+@click.pass_obj
+def status(session: Session, file: str, state: str | None) -> int:
+    """Show the progress of the pipeline of FILE: batches, offsets, lag, tables. Needs no Spark."""
+    from pelton.pipeline.running.queries import StateError
+
+    pipeline = _load(file, state)
+    from pelton.pipeline.running.status import status_of
+
+    try:
+        found = status_of(pipeline)
+    except StateError as error:
+        raise click.ClickException(str(error)) from None
+    if session.as_json:
+        print_json(asdict(found))
+        return 0
+    _show(found)
+    return 0
+
+
+def _show(found: Status) -> None:
+    running = f"running, process {found.running}" if found.running else "not running"
+    print_facts(f"{found.pipeline}: {running}", [("state", found.state)])
+    rows = [row for query in found.queries for row in _rows(query)]
+    if rows:
+        print()
+        print_table(_QUERIES, rows, right=_RIGHT)
+        tables = [
+            (
+                sink.name,
+                query.name,
+                sink.place,
+                "" if sink.version is None else number(sink.version),
+                "" if sink.rows is None else number(sink.rows),
+            )
+            for query in found.queries
+            for sink in query.sinks
+        ]
+        print()
+        print_table(_TABLES, tables, right=_RIGHT)
+    problems = {place.problem for query in found.queries for place in query.places}
+    problems |= {sink.problem for query in found.queries for sink in query.sinks}
+    for problem in sorted(filter(None, problems)):
+        print(f"unknown: {problem}")
+    if found.not_begun:
+        print(f"not begun: {', '.join(found.not_begun)}")
+
+
+def _rows(query: QueryStatus) -> list[tuple[str, ...]]:
+    batch = "" if query.batch < 0 else number(query.batch)
+    head = (query.name, f"{batch} +1" if query.under_way else batch, query.at)
+    found = [
+        (
+            place.stream,
+            number(place.sequence),
+            "" if place.last is None else number(place.last),
+            "" if place.lag is None else number(place.lag),
+        )
+        for place in query.places
+    ]
+    found += [(offset, "", "", "") for offset in query.offsets]
+    return [(*head, *each) for each in found or [("", "", "", "")]]
+
+
+@click.command()
+def init() -> None:
+    """Print a first pipeline file, with comments."""
+    from pelton.pipeline.description.example import EXAMPLE
+
+    print(EXAMPLE, end="")

@@ -1,0 +1,1 @@
+"""``pelton sql``: questions, the forms of their results, the prompt."""

@@ -1,0 +1,489 @@
+"""The client for NATS and JetStream: ``connect`` for asyncio, ``connect_blocking`` for blocking code.
+
+::
+
+    aio/   blocking/                           shells: sockets, threads, time
+    groups/                                    partitioned consumer groups
+    consume/   keyvalue/   objects/            what users read and keep
+    jetstream/   services/                     streams, publishing, pulling; endpoints
+    session/                                   reconnects, requests, subscriptions
+    protocol/   plans/                         one connection; the requests of JetStream's API
+    base/                                      addresses, durations, messages, steps
+
+A room imports only rooms below it. Below the shells is no I/O and no clock: a call is a generator of steps
+(``base/steps.py``), which both shells carry out.
+
+This package exports everything that a user needs. Names for asyncio are plain; names for blocking
+code that would collide begin with ``Blocking``: ``Client`` and ``BlockingClient``, ``Message`` and
+``BlockingMessage``.
+"""
+
+from typing import TYPE_CHECKING
+
+from pelton.errors import (
+    ApiError,
+    AuthenticationError,
+    BadBucket,
+    BatchEnded,
+    BucketExists,
+    BucketNotFound,
+    BucketReplaced,
+    CallbackFailed,
+    ClientInUse,
+    ConnectError,
+    ConnectionClosed,
+    ConnectionLost,
+    ConsumerBusy,
+    ConsumerDeleted,
+    ConsumerExists,
+    ConsumerNotFound,
+    ContextError,
+    DirectGetError,
+    GroupChanged,
+    GroupError,
+    GroupExists,
+    GroupNotFound,
+    InvalidBucketName,
+    InvalidKey,
+    InvalidStreamConfig,
+    InvalidSubject,
+    InvalidValue,
+    JetStreamDisabled,
+    JetStreamUnavailable,
+    KeyExists,
+    LinkNotFollowed,
+    MaximumConsumers,
+    MaximumStreams,
+    MessageNotFound,
+    MessageTooLarge,
+    NoResponders,
+    NotClustered,
+    NotEnabled,
+    NotJetStreamMessage,
+    NoValue,
+    ObjectDamaged,
+    ObjectExists,
+    ObjectNotFound,
+    ObjectReplaced,
+    OutputFull,
+    PayloadTooLarge,
+    PeltonError,
+    PermissionsViolation,
+    ProtocolError,
+    PublishFailed,
+    PullError,
+    ResourcesExceeded,
+    RevisionConflict,
+    ServerError,
+    ServiceError,
+    SlowConsumer,
+    StreamExists,
+    StreamNotFound,
+    StreamSealed,
+    SubjectsOverlap,
+    Timeout,
+    WrongLastMessageId,
+    WrongLastSequence,
+    WrongStream,
+)
+
+from .base.addresses import Server, TlsOptions
+from .base.durations import Duration, Moment, Nanoseconds
+from .base.models import (
+    AccountInfo,
+    ConsumerConfig,
+    ConsumerInfo,
+    ExternalStream,
+    Metadata,
+    Placement,
+    PubAck,
+    Republish,
+    StreamConfig,
+    StreamConsumerLimits,
+    StreamInfo,
+    StreamSource,
+    StreamSourceConsumer,
+    StreamState,
+    SubjectTransform,
+)
+from .blocking import BlockingClient, connect_blocking
+from .blocking.messages import BlockingMessage
+from .blocking.status import StatusEvents as BlockingStatusEvents
+from .blocking.subscription import Subscription as BlockingSubscription
+from .plans.jetstream import Headers, Listing, StoredMessage
+from .plans.management import ConsumerPause
+from .protocol.info import ServerInfo
+from .protocol.options import ConnectOptions, Options
+from .session.session import Stats
+from .session.status import Status
+
+if TYPE_CHECKING:
+    from .aio import connect
+    from .aio.batches import AtomicBatch, FastBatch
+    from .aio.connection import Callback, Client
+    from .aio.consuming import (
+        Consumer,
+        ConsumerMessages,
+        OrderedConsumer,
+        PushConsumer,
+        PushMessages,
+    )
+    from .aio.counters import Counter
+    from .aio.groups import ElasticGroup, GroupMessages, StaticGroup
+    from .aio.jetstream import JetStream, PushSubscription
+    from .aio.keyvalue import KeyTransaction, KeyValue, KeyWatch
+    from .aio.messages import Message
+    from .aio.objects import ObjectStore, ObjectWatcher
+    from .aio.publishing import Publisher
+    from .aio.pulling import PullConsumer
+    from .aio.services import Request, Service, ServiceClient, ServiceGroup
+    from .aio.status import StatusEvents
+    from .aio.subscription import Subscription
+    from .blocking.batches import AtomicBatch as BlockingAtomicBatch
+    from .blocking.batches import FastBatch as BlockingFastBatch
+    from .blocking.bulk.columns import ColumnReader
+    from .blocking.consuming import Consumer as BlockingConsumer
+    from .blocking.consuming import ConsumerMessages as BlockingConsumerMessages
+    from .blocking.consuming import OrderedConsumer as BlockingOrderedConsumer
+    from .blocking.consuming import PushConsumer as BlockingPushConsumer
+    from .blocking.consuming import PushMessages as BlockingPushMessages
+    from .blocking.counters import Counter as BlockingCounter
+    from .blocking.groups import ElasticGroup as BlockingElasticGroup
+    from .blocking.groups import GroupMessages as BlockingGroupMessages
+    from .blocking.groups import StaticGroup as BlockingStaticGroup
+    from .blocking.jetstream import (
+        JetStream as BlockingJetStream,
+    )
+    from .blocking.jetstream import (
+        PushSubscription as BlockingPushSubscription,
+    )
+    from .blocking.keyvalue import KeyTransaction as BlockingKeyTransaction
+    from .blocking.keyvalue import KeyValue as BlockingKeyValue
+    from .blocking.keyvalue import KeyWatch as BlockingKeyWatch
+    from .blocking.objects import ObjectStore as BlockingObjectStore
+    from .blocking.objects import ObjectWatcher as BlockingObjectWatcher
+    from .blocking.publishing import Publisher as BlockingPublisher
+    from .blocking.pulling import PullConsumer as BlockingPullConsumer
+    from .blocking.services import Request as BlockingRequest
+    from .blocking.services import Service as BlockingService
+    from .blocking.services import ServiceClient as BlockingServiceClient
+    from .blocking.services import ServiceGroup as BlockingServiceGroup
+    from .consume.events import ConsumerEvent
+    from .groups.config import (
+        ElasticGroupConfig,
+        MemberMapping,
+        PartitioningFilter,
+        StaticGroupConfig,
+    )
+    from .jetstream.counters import CounterEntry
+    from .jetstream.schedules import Schedule
+    from .keyvalue.codecs import (
+        Base64Keys,
+        Base64Values,
+        FilterableKeyCodec,
+        KeyCodec,
+        PathKeys,
+        TypedValues,
+        ValueCodec,
+    )
+    from .keyvalue.config import KeyValueConfig, KeyValueStatus
+    from .keyvalue.entries import KvEntry
+    from .keyvalue.many import KvSnapshot
+    from .objects.models import ObjectInfo, ObjectLink, ObjectStoreConfig, ObjectStoreStatus
+    from .services.models import (
+        EndpointInfo,
+        EndpointStats,
+        ServiceConfig,
+        ServiceInfo,
+        ServicePing,
+        ServiceStats,
+    )
+
+# Imported at first use: a program that only publishes need not wait for them, nor a blocking one for asyncio.
+_LATER = {
+    "connect": ("aio", "connect"),
+    "Callback": ("aio.connection", "Callback"),
+    "Client": ("aio.connection", "Client"),
+    "Message": ("aio.messages", "Message"),
+    "StatusEvents": ("aio.status", "StatusEvents"),
+    "Subscription": ("aio.subscription", "Subscription"),
+    "AtomicBatch": ("aio.batches", "AtomicBatch"),
+    "FastBatch": ("aio.batches", "FastBatch"),
+    "Counter": ("aio.counters", "Counter"),
+    "CounterEntry": ("jetstream.counters", "CounterEntry"),
+    "Schedule": ("jetstream.schedules", "Schedule"),
+    "Consumer": ("aio.consuming", "Consumer"),
+    "ConsumerMessages": ("aio.consuming", "ConsumerMessages"),
+    "OrderedConsumer": ("aio.consuming", "OrderedConsumer"),
+    "PushConsumer": ("aio.consuming", "PushConsumer"),
+    "PushMessages": ("aio.consuming", "PushMessages"),
+    "JetStream": ("aio.jetstream", "JetStream"),
+    "PushSubscription": ("aio.jetstream", "PushSubscription"),
+    "ObjectInfo": ("objects.models", "ObjectInfo"),
+    "ObjectLink": ("objects.models", "ObjectLink"),
+    "ObjectStore": ("aio.objects", "ObjectStore"),
+    "ObjectStoreConfig": ("objects.models", "ObjectStoreConfig"),
+    "ObjectStoreStatus": ("objects.models", "ObjectStoreStatus"),
+    "ObjectWatcher": ("aio.objects", "ObjectWatcher"),
+    "Publisher": ("aio.publishing", "Publisher"),
+    "PullConsumer": ("aio.pulling", "PullConsumer"),
+    "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
+    "BlockingFastBatch": ("blocking.batches", "FastBatch"),
+    "BlockingCounter": ("blocking.counters", "Counter"),
+    "BlockingConsumer": ("blocking.consuming", "Consumer"),
+    "BlockingConsumerMessages": ("blocking.consuming", "ConsumerMessages"),
+    "BlockingOrderedConsumer": ("blocking.consuming", "OrderedConsumer"),
+    "BlockingPushConsumer": ("blocking.consuming", "PushConsumer"),
+    "BlockingPushMessages": ("blocking.consuming", "PushMessages"),
+    "BlockingJetStream": ("blocking.jetstream", "JetStream"),
+    "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
+    "BlockingObjectStore": ("blocking.objects", "ObjectStore"),
+    "BlockingObjectWatcher": ("blocking.objects", "ObjectWatcher"),
+    "BlockingPublisher": ("blocking.publishing", "Publisher"),
+    "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
+    "Request": ("aio.services", "Request"),
+    "Service": ("aio.services", "Service"),
+    "ServiceClient": ("aio.services", "ServiceClient"),
+    "ServiceGroup": ("aio.services", "ServiceGroup"),
+    "EndpointInfo": ("services.models", "EndpointInfo"),
+    "EndpointStats": ("services.models", "EndpointStats"),
+    "ServiceConfig": ("services.models", "ServiceConfig"),
+    "ServiceInfo": ("services.models", "ServiceInfo"),
+    "ServicePing": ("services.models", "ServicePing"),
+    "ServiceStats": ("services.models", "ServiceStats"),
+    "BlockingRequest": ("blocking.services", "Request"),
+    "BlockingService": ("blocking.services", "Service"),
+    "BlockingServiceClient": ("blocking.services", "ServiceClient"),
+    "BlockingServiceGroup": ("blocking.services", "ServiceGroup"),
+    "ColumnReader": ("blocking.bulk.columns", "ColumnReader"),
+    "KeyValue": ("aio.keyvalue", "KeyValue"),
+    "KeyWatch": ("aio.keyvalue", "KeyWatch"),
+    "KeyTransaction": ("aio.keyvalue", "KeyTransaction"),
+    "BlockingKeyValue": ("blocking.keyvalue", "KeyValue"),
+    "BlockingKeyWatch": ("blocking.keyvalue", "KeyWatch"),
+    "BlockingKeyTransaction": ("blocking.keyvalue", "KeyTransaction"),
+    "KeyValueConfig": ("keyvalue.config", "KeyValueConfig"),
+    "KeyValueStatus": ("keyvalue.config", "KeyValueStatus"),
+    "KvEntry": ("keyvalue.entries", "KvEntry"),
+    "KvSnapshot": ("keyvalue.many", "KvSnapshot"),
+    "Base64Keys": ("keyvalue.codecs", "Base64Keys"),
+    "Base64Values": ("keyvalue.codecs", "Base64Values"),
+    "FilterableKeyCodec": ("keyvalue.codecs", "FilterableKeyCodec"),
+    "KeyCodec": ("keyvalue.codecs", "KeyCodec"),
+    "PathKeys": ("keyvalue.codecs", "PathKeys"),
+    "TypedValues": ("keyvalue.codecs", "TypedValues"),
+    "ValueCodec": ("keyvalue.codecs", "ValueCodec"),
+    "ConsumerEvent": ("consume.events", "ConsumerEvent"),
+    "ElasticGroup": ("aio.groups", "ElasticGroup"),
+    "GroupMessages": ("aio.groups", "GroupMessages"),
+    "StaticGroup": ("aio.groups", "StaticGroup"),
+    "BlockingElasticGroup": ("blocking.groups", "ElasticGroup"),
+    "BlockingGroupMessages": ("blocking.groups", "GroupMessages"),
+    "BlockingStaticGroup": ("blocking.groups", "StaticGroup"),
+    "ElasticGroupConfig": ("groups.config", "ElasticGroupConfig"),
+    "MemberMapping": ("groups.config", "MemberMapping"),
+    "PartitioningFilter": ("groups.config", "PartitioningFilter"),
+    "StaticGroupConfig": ("groups.config", "StaticGroupConfig"),
+}
+
+__all__ = [
+    "AccountInfo",
+    "ApiError",
+    "AtomicBatch",
+    "AuthenticationError",
+    "BadBucket",
+    "Base64Keys",
+    "Base64Values",
+    "BatchEnded",
+    "BlockingAtomicBatch",
+    "BlockingClient",
+    "BlockingConsumer",
+    "BlockingConsumerMessages",
+    "BlockingCounter",
+    "BlockingElasticGroup",
+    "BlockingFastBatch",
+    "BlockingGroupMessages",
+    "BlockingJetStream",
+    "BlockingKeyTransaction",
+    "BlockingKeyValue",
+    "BlockingKeyWatch",
+    "BlockingMessage",
+    "BlockingObjectStore",
+    "BlockingObjectWatcher",
+    "BlockingOrderedConsumer",
+    "BlockingPublisher",
+    "BlockingPullConsumer",
+    "BlockingPushConsumer",
+    "BlockingPushMessages",
+    "BlockingPushSubscription",
+    "BlockingRequest",
+    "BlockingService",
+    "BlockingServiceClient",
+    "BlockingServiceGroup",
+    "BlockingStaticGroup",
+    "BlockingStatusEvents",
+    "BlockingSubscription",
+    "BucketExists",
+    "BucketNotFound",
+    "BucketReplaced",
+    "Callback",
+    "CallbackFailed",
+    "Client",
+    "ClientInUse",
+    "ColumnReader",
+    "ConnectError",
+    "ConnectOptions",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "Consumer",
+    "ConsumerBusy",
+    "ConsumerConfig",
+    "ConsumerDeleted",
+    "ConsumerEvent",
+    "ConsumerExists",
+    "ConsumerInfo",
+    "ConsumerMessages",
+    "ConsumerNotFound",
+    "ConsumerPause",
+    "ContextError",
+    "Counter",
+    "CounterEntry",
+    "DirectGetError",
+    "Duration",
+    "ElasticGroup",
+    "ElasticGroupConfig",
+    "EndpointInfo",
+    "EndpointStats",
+    "ExternalStream",
+    "FastBatch",
+    "FilterableKeyCodec",
+    "GroupChanged",
+    "GroupError",
+    "GroupExists",
+    "GroupMessages",
+    "GroupNotFound",
+    "Headers",
+    "InvalidBucketName",
+    "InvalidKey",
+    "InvalidStreamConfig",
+    "InvalidSubject",
+    "InvalidValue",
+    "JetStream",
+    "JetStreamDisabled",
+    "JetStreamUnavailable",
+    "KeyCodec",
+    "KeyExists",
+    "KeyTransaction",
+    "KeyValue",
+    "KeyValueConfig",
+    "KeyValueStatus",
+    "KeyWatch",
+    "KvEntry",
+    "KvSnapshot",
+    "LinkNotFollowed",
+    "Listing",
+    "MaximumConsumers",
+    "MaximumStreams",
+    "MemberMapping",
+    "Message",
+    "MessageNotFound",
+    "MessageTooLarge",
+    "Metadata",
+    "Moment",
+    "Nanoseconds",
+    "NoResponders",
+    "NoValue",
+    "NotClustered",
+    "NotEnabled",
+    "NotJetStreamMessage",
+    "ObjectDamaged",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectLink",
+    "ObjectNotFound",
+    "ObjectReplaced",
+    "ObjectStore",
+    "ObjectStoreConfig",
+    "ObjectStoreStatus",
+    "ObjectWatcher",
+    "Options",
+    "OrderedConsumer",
+    "OutputFull",
+    "PartitioningFilter",
+    "PathKeys",
+    "PayloadTooLarge",
+    "PeltonError",
+    "PermissionsViolation",
+    "Placement",
+    "ProtocolError",
+    "PubAck",
+    "PublishFailed",
+    "Publisher",
+    "PullConsumer",
+    "PullError",
+    "PushConsumer",
+    "PushMessages",
+    "PushSubscription",
+    "Republish",
+    "Request",
+    "ResourcesExceeded",
+    "RevisionConflict",
+    "Schedule",
+    "Server",
+    "ServerError",
+    "ServerInfo",
+    "Service",
+    "ServiceClient",
+    "ServiceConfig",
+    "ServiceError",
+    "ServiceGroup",
+    "ServiceInfo",
+    "ServicePing",
+    "ServiceStats",
+    "SlowConsumer",
+    "StaticGroup",
+    "StaticGroupConfig",
+    "Stats",
+    "Status",
+    "StatusEvents",
+    "StoredMessage",
+    "StreamConfig",
+    "StreamConsumerLimits",
+    "StreamExists",
+    "StreamInfo",
+    "StreamNotFound",
+    "StreamSealed",
+    "StreamSource",
+    "StreamSourceConsumer",
+    "StreamState",
+    "SubjectTransform",
+    "SubjectsOverlap",
+    "Subscription",
+    "Timeout",
+    "TlsOptions",
+    "TypedValues",
+    "ValueCodec",
+    "WrongLastMessageId",
+    "WrongLastSequence",
+    "WrongStream",
+    "connect",
+    "connect_blocking",
+]
+
+
+if not TYPE_CHECKING:  # or checkers would take any name for one of this package
+
+    def __getattr__(name: str) -> object:
+        """Import a name at first use."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module, attribute = _LATER[name]
+        found = globals()[name] = getattr(import_module(f".{module}", __name__), attribute)
+        return found
+
+
+def __dir__() -> list[str]:
+    """All names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

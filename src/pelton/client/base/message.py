@@ -1,0 +1,177 @@
+"""A received message, and the payloads of its acks (ack, nak ...).
+
+The shells add the methods in subclasses; this base knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pelton.api.subjects import parse_ack
+from pelton.core.protocol.wire import decode_headers
+from pelton.errors import CallbackFailed, NoResponders, NotJetStreamMessage
+
+from .durations import Duration, to_nanoseconds
+from .steps import Sent, call, verb
+
+if TYPE_CHECKING:
+    from .interest import Interest
+    from .models import Metadata
+    from .steps import Steps
+
+ACK = b"+ACK"
+NAK = b"-NAK"
+IN_PROGRESS = b"+WPI"
+TERM = b"+TERM"
+
+
+def nak_body(delay: Duration | None) -> bytes:
+    """The payload of a negative ack, with the delay in nanoseconds when there is one."""
+    if delay is None:
+        return NAK
+    return b'-NAK {"delay":%d}' % to_nanoseconds(delay)
+
+
+def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
+    """The error of a callback that raised ``cause`` for a message."""
+    subject = message._interest.subject
+    error = CallbackFailed(
+        f"the callback of {subject!r} failed on {message!r}: {type(cause).__name__}: {cause}",
+        subject,
+        message,
+    )
+    error.__cause__ = cause
+    return error
+
+
+class BaseMessage:
+    """A received message.
+
+    ``data`` is the payload; headers are decoded at first use.
+    """
+
+    __slots__ = ("_decoded", "_interest", "acked", "data", "raw_headers", "reply", "subject")
+
+    def __init__(
+        self, subject: str, reply: str, raw_headers: bytes, data: bytes, interest: Interest
+    ) -> None:
+        """Made by the connection."""
+        self.subject = subject
+        """Where it was published."""
+        self.reply = reply
+        """The subject for an answer or an ack; "" when none is expected."""
+        self.raw_headers = raw_headers
+        """The header block as received; b"" when there is none."""
+        self.data = data
+        """The payload."""
+        self._interest = interest
+        self.acked = False
+        """Whether an ack that ends the message was sent."""
+        self._decoded: dict[str, list[str]] | None = None
+
+    def __repr__(self) -> str:
+        """Subject and size; of a message of a consumer also which one of the stream it is."""
+        found = parse_ack(self.reply)
+        place = ""
+        if found is not None:
+            place = f", #{found.stream_seq} of {found.stream}, delivery {found.delivered}"
+        return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes{place}>"
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers: every name with its values in order; names keep their case.
+
+        Raises ValueError when the sender wrote invalid headers: servers do not check them.
+        """
+        if self._decoded is None:
+            self._decoded = decode_headers(self.raw_headers)[2] if self.raw_headers else {}
+        return self._decoded
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, or None."""
+        values = self.headers.get(name)
+        return values[0] if values else None
+
+    @property
+    def status(self) -> int:
+        """The status of a server's message without content (100, 404, 408, 409, 503 ...), otherwise
+        0.
+        """
+        digits = self.raw_headers[9:12]  # "NATS/1.0 503" has one, "NATS/1.0\r\n" has none
+        return int(digits) if self.raw_headers[8:9] == b" " and digits.isdigit() else 0
+
+    @property
+    def description(self) -> str:
+        """The text after the status."""
+        line = self.raw_headers.partition(b"\r\n")[0]
+        return line[12:].strip().decode("utf-8", "replace")
+
+    @property
+    def metadata(self) -> Metadata:
+        """The position of the message in its stream and its consumer.
+
+        Raises NotJetStreamMessage when no consumer delivered it.
+        """
+        metadata = parse_ack(self.reply)
+        if metadata is None:
+            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
+        return metadata
+
+    @property
+    def client(self) -> Any:
+        """The client that received it."""
+        return self._interest.owner.client
+
+    # -- payloads of the acks of both shells ------------------------------------------------------
+
+    def _done_body(self) -> bytes:
+        """Acknowledge: the message is processed."""
+        return ACK
+
+    def _delayed_body(self, delay: Duration | None = None) -> bytes:
+        """Deliver the message again, at once or after ``delay`` seconds."""
+        return nak_body(delay)
+
+    def _term_body(self, reason: str = "") -> bytes:
+        """Never deliver the message again."""
+        return TERM + (b" " + reason.encode() if reason else b"")
+
+    def _in_progress_body(self) -> bytes:
+        """Restart the ack wait: the client is still processing the message."""
+        return IN_PROGRESS
+
+    ack = verb(_done_body)
+    nak = verb(_delayed_body)
+    term = verb(_term_body)
+    in_progress = verb(_in_progress_body, ends=False)
+
+    def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
+        """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
+
+        The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
+        consumer has no leader.
+        """
+        self._check_acknowledgeable()
+        seconds = self.client._timeout_of(timeout)
+        try:
+            yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
+        except NoResponders:
+            raise NoResponders(
+                self.reply, "the consumer is gone, or takes no acks, as an ordered one"
+            ) from None
+        self.acked = True
+
+    ack_sync = call(_confirming)
+
+    def _check_answerable(self) -> None:
+        """Raise ValueError unless the message is a request."""
+        if not self.reply:
+            raise ValueError("the message has no reply subject")
+
+    def _check_acknowledgeable(self) -> None:
+        """Raise NotJetStreamMessage unless a consumer delivered the message."""
+        if not self.reply.startswith("$JS.ACK."):
+            raise NotJetStreamMessage(
+                f"no consumer delivered this, so it needs no ack: it came on {self.subject!r}, "
+                f"reply subject {self.reply!r}"
+            )

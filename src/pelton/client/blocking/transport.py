@@ -1,0 +1,176 @@
+"""The socket of the blocking client: it never blocks, except in waits with a deadline.
+
+Called with the client's guard; the waits give it away.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from pelton.errors import ConnectError
+
+from ..protocol.tls import make_context
+from .dialing import READABLE, Patience
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..base.addresses import Server, TlsOptions
+    from .guard import Bell, Guard
+
+RECEIVE_BYTES = 16 * 1024
+RECEIVE_BYTES_MAX = 256 * 1024
+WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
+
+
+class Transport:
+    """A connected socket, plain or TLS."""
+
+    def __init__(self, connected: socket.socket, guard: Guard, bell: Bell) -> None:
+        """Takes over the socket. The bell ends waits for bytes."""
+        self.reason: Exception | None = None
+        """Why the connection ended, if the transport knows it."""
+        connected.setblocking(False)
+        if connected.family != socket.AF_UNIX:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.closed = False
+        """Whether ``close`` was called, maybe while another thread waits for bytes."""
+        self._encrypted = False
+        self._guard = guard
+        self._bell = bell
+        self._socket = connected
+        self._poll = select.poll()
+        self._poll.register(connected, READABLE)
+        # one for all reads: memory of its own for each one costs more than a short answer
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._poll.register(bell, select.POLLIN)
+
+    def begin(self) -> None:
+        """The connection is open, and encrypted if it is from the first byte."""
+
+    def start_tls(
+        self,
+        server: Server,
+        options: TlsOptions | None,
+        context: ssl.SSLContext | None,
+        deadline: float,
+    ) -> None:
+        """Encrypt from here on; ConnectError when the handshake fails."""
+        if context is None:
+            context = make_context(options)
+        hostname = (options.hostname if options else None) or server.host
+        self._poll.unregister(self._socket)
+        patience = Patience(self._guard, self._bell, lambda: self.closed, deadline)
+        try:
+            self._socket = encrypted = context.wrap_socket(
+                self._socket, server_hostname=hostname, do_handshake_on_connect=False
+            )
+            patience.shake_hands(encrypted)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(f"TLS handshake failed: {error}") from error
+        self._encrypted = True  # decrypted bytes may wait where poll() does not see them
+        self._poll.register(self._socket, READABLE)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send bytes and return how many the kernel took.
+
+        0 when it has no room, or when the connection is broken, which reading then detects.
+        """
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return 0
+        except OSError:
+            return 0
+
+    def fileno(self) -> int:
+        """The socket's, for a caller that waits for several transports."""
+        return self._socket.fileno()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the bytes of the socket are those of the protocol: neither encrypted nor in frames."""
+        return not self._encrypted
+
+    @property
+    def more_is_here(self) -> bool:
+        """Whether bytes were received that ``read`` has not returned, so that the socket does not tell of them."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def read(self) -> bytes | memoryview | None:
+        """The bytes that arrived, without waiting; empty at the end of the connection, None for none.
+
+        They stay until the next read.
+        """
+        return self._read()
+
+    def _read(self) -> bytes | memoryview | None:
+        """Bytes, which stay until the next read; b"" at the end of the connection, None for none."""
+        buffer = self._buffer
+        try:
+            count = self._socket.recv_into(buffer)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+        if count == len(buffer) < RECEIVE_BYTES_MAX:
+            self._buffer = memoryview(bytearray(2 * count))
+        return buffer[:count]
+
+    def receive(
+        self, deadline: float, writable: bool = False, *, later: bool = False
+    ) -> bytes | memoryview | None:
+        """The bytes that arrived; b"" at the end of the connection, None when none arrived in time.
+
+        The bell's owner has called ``attend``. None also when it was to wake, and with ``writable`` when the
+        socket takes bytes. ``later``: bytes were written just now, so the answer is hardly there yet.
+        """
+        left = deadline - time.monotonic()
+        if not later or left <= 0 or self._encrypted:
+            data = self._read()
+            if data is not None or left <= 0:
+                return data
+        bell, poll, guard = self._bell, self._poll, self._guard
+        if not bell.begin_wait():
+            return self._read() if later else None
+        if writable:
+            poll.modify(self._socket, READABLE | select.POLLOUT)
+        given: list[object] = []
+        try:
+            guard.give_away(given)
+            poll.poll((min(WAIT_MAX_S, left)) * 1000)
+        finally:
+            if given:
+                guard.regain(given[0])
+            bell.end_wait()
+            if writable and not self.closed:
+                poll.modify(self._socket, READABLE)
+        return b"" if self.closed else self._read()
+
+    def watching(self, bell: Bell, deadline: float) -> Callable[[], object]:
+        """A function that waits for bytes or for that bell, and needs neither guard nor transport."""
+        poll = select.poll()
+        poll.register(self._socket, READABLE)
+        poll.register(bell, select.POLLIN)
+
+        def wait() -> None:
+            left = deadline - time.monotonic()
+            poll.poll(max(0.0, min(left, WAIT_MAX_S)) * 1000)
+            bell.hear()
+
+        return wait
+
+    def release(self) -> None:
+        """Give the socket back in a forked process, without a word to the server."""
+        self.closed = True
+        self._socket.close()
+
+    def close(self) -> None:
+        """Close the socket; another thread that waits for bytes stops waiting."""
+        self.closed = True
+        self._socket.close()
+        self._bell.wake()

@@ -1,0 +1,216 @@
+"""Requests with outstanding answers: one answer, or many."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pelton.errors import (
+    ConnectionClosed,
+    ConnectionLost,
+    NoResponders,
+    OutputFull,
+    PeltonError,
+    PermissionsViolation,
+    Timeout,
+)
+
+from ..base.steps import Mailbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from .session import Session
+
+NO_RESPONDERS = 503
+
+
+class Question(Mailbox):
+    """A request with an outstanding answer; made by ``ask``."""
+
+    def __init__(self, subject: str, inbox: str) -> None:
+        """``inbox``: the subject of the answer."""
+        self.subject = subject
+        self.inbox = inbox
+        self._interest: Interest | None = None
+        """The subscription for the answer, when it is not shared."""
+        self.answer: BaseMessage | None = None
+        self.error: PeltonError | None = None
+        """Why no answer will come."""
+
+    def is_over(self) -> bool:
+        """Whether the wait is over."""
+        return self.answer is not None or self.error is not None
+
+    def outcome(self, seconds: float) -> Any:
+        """The answer after a wait of ``seconds``; raises its error, or the reason why there is
+        none.
+        """
+        answer = self.answer
+        if answer is None:
+            if self.error is not None:
+                raise self.error
+            raise Timeout(f"no answer from {self.subject!r} in {seconds} s")
+        if answer.raw_headers and answer.status == NO_RESPONDERS:
+            raise NoResponders(self.subject)
+        return answer
+
+    def _on_lost(self, error: PeltonError) -> None:
+        """The connection broke after the request was sent, or the client was closed."""
+        if not isinstance(error, ConnectionLost) and isinstance(error, ConnectionClosed):
+            self.error = error
+        else:
+            self.error = ConnectionLost(f"no answer from {self.subject!r}: {error}")
+        self._stir()
+
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
+        """Fail when the server does not permit the request, or the subscription for the answer."""
+        own = self._interest is not None
+        inbox = self.inbox if own else f"{self.inbox.rpartition('.')[0]}.*"
+        if f'"{self.subject}"' in complaint.text or f'"{inbox}"' in complaint.text:
+            self.error = complaint
+            self._stir()
+
+
+class Answers:
+    """The owner of the inbox that all requests of a client share."""
+
+    def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
+        """``questions``: the requests by the subject of their answer."""
+        self.client = client
+        self._interest: Interest
+        self._questions = questions
+
+    def _on_message(self, message: BaseMessage) -> None:
+        """An answer arrived."""
+        question = self._questions.get(message.subject)
+        if question is not None and question.answer is None:
+            question.answer = message
+            if question._waiting:
+                question._stir()
+
+    def _on_end(self) -> None:
+        """The client is closed; the requests are told separately."""
+
+
+class Requests:
+    """The outstanding requests of one client, and the inbox that their answers share."""
+
+    def __init__(self, client: Session[Any]) -> None:
+        """No request yet; the first one subscribes to the inbox."""
+        self.outstanding: dict[str, Question] = {}
+        """The requests by the subject of their answer."""
+        self._client = client
+        self._inbox = ""
+
+    def ask(self, subject: str, data: bytes, block: bytes) -> Question:
+        """Queue a request with the header block ``block``. ``forget`` must follow."""
+        client = self._client
+        if not client.options.shared_inbox:
+            return self._ask_alone(subject, data, block)
+        if not self._inbox:
+            self._inbox = client.new_inbox()
+            owner = Answers(client, self.outstanding)
+            owner._interest = client._connection.subscribe(f"{self._inbox}.*", owner=owner)
+        question = Question(subject, f"{self._inbox}.{client._tokens.next()}")
+        client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
+        self.outstanding[question.inbox] = question
+        return question
+
+    def repeat(self, question: Question, data: bytes, block: bytes) -> None:
+        """Queue the same request once more: the first answer counts, to whichever of the two."""
+        if not question.is_over():
+            connection = self._client._connection
+            with suppress(OutputFull):  # the first one is on its way
+                connection.publish(question.subject, data, question.inbox, block, sound_reply=True)
+
+    def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
+        """Ask with a subscription for this one answer."""
+        client = self._client
+        question = Question(subject, client.new_inbox())
+        owner = Answers(client, self.outstanding)
+        owner._interest = client._connection.subscribe(question.inbox, owner=owner)
+        try:
+            client._connection.unsubscribe(owner._interest, 1)
+            client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
+        except BaseException:
+            client._connection.unsubscribe(owner._interest)
+            raise
+        question._interest = owner._interest
+        self.outstanding[question.inbox] = question
+        return question
+
+    def forget(self, question: Question) -> None:
+        """No caller waits for the answer any more."""
+        self.outstanding.pop(question.inbox, None)
+        if question._interest is not None and question.answer is None:
+            self._client._release(question._interest)
+
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
+        """The server does not permit an operation: tell the requests that may need it."""
+        for each in list(self.outstanding.values()):
+            each._on_refused(complaint)
+        if self._inbox and f'"{self._inbox}.*"' in complaint.text:
+            self._inbox = ""  # the next request subscribes again, and is refused again
+
+
+class Gathered(Mailbox):
+    """The answers to one request, and the owner of their subscription."""
+
+    def __init__(self, subject: str, inbox: str) -> None:
+        """``inbox``: the subject of the answers."""
+        self.subject = subject
+        self.inbox = inbox
+        self._interest: Interest
+        self._queue: deque[BaseMessage] = deque()
+        self._error: PeltonError | None = None
+        self._taken = 0
+
+    def _on_message(self, message: BaseMessage) -> None:
+        """An answer arrived."""
+        self._queue.append(message)
+        self._stir()
+
+    def _on_end(self) -> None:
+        """The client is closed; ``lost`` says so."""
+
+    def _on_lost(self, error: PeltonError) -> None:
+        """The connection broke, so answers may be missing."""
+        known = isinstance(error, ConnectionClosed)
+        self._error = (
+            error if known else ConnectionLost(f"no answer from {self.subject!r}: {error}")
+        )
+        self._stir()
+
+    def _on_refused(self, complaint: PermissionsViolation) -> None:
+        """Fail when the server does not permit the request, or the subscription for the answers."""
+        if f'"{self.subject}"' in complaint.text or f'"{self.inbox}"' in complaint.text:
+            self._error = complaint
+            self._stir()
+
+    def _has_news(self) -> bool:
+        """Whether there is an answer, or none will come."""
+        return bool(self._queue) or self._error is not None
+
+    def take(self) -> BaseMessage | None:
+        """The next answer, None when nobody answers any more; raises why no answer will come."""
+        if not self._queue:
+            assert self._error is not None
+            raise self._error
+        message = self._queue.popleft()
+        if message.status == NO_RESPONDERS and not message.data:
+            if not self._taken:
+                raise NoResponders(self.subject)
+            return None
+        self._taken += 1
+        return message
+
+
+def is_end(message: Any, sentinel: Callable[[Any], bool] | bool) -> bool:
+    """Whether this answer says that no other one follows."""
+    if callable(sentinel):
+        return sentinel(message)
+    return sentinel and not message.data

@@ -1,0 +1,485 @@
+"""The common part of all clients without a transport: the state of the connection, its events, pings
+and subscriptions.
+
+The shells inherit from ``Session``: they carry the bytes and carry out the steps. They pass time and
+randomness in. ``requesting.py`` has the requests of a client, ``attempts.py`` its attempts to connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import weakref
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
+
+from pelton.errors import (
+    AuthenticationError,
+    CallbackFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    PeltonError,
+    PermissionsViolation,
+    ServerError,
+    Timeout,
+)
+from pelton.nuid import Nuid
+
+from ..base.addresses import parse_servers
+from ..base.durations import Duration, to_seconds
+from ..base.message import BaseMessage
+from ..base.steps import (
+    Mailbox,
+    Owner,
+    Ready,
+    Until,
+    call,
+)
+from ..base.tokens import Replies, Tokens
+from ..protocol import events
+from ..protocol.connection import Connection, State
+from ..protocol.protocol_lines import OnProtocol, ProtocolLines
+from .attempts import Attempts
+from .forking import remember
+from .requesting import Requesting
+from .requests import Requests
+from .status import Kind, Status, StatusBox
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from ..base.addresses import Server
+    from ..base.interest import Interest
+    from ..base.steps import Steps
+    from ..protocol.info import ServerInfo
+    from ..protocol.options import Options
+    from .own_consumers import OwnConsumers
+
+M = TypeVar("M", bound=BaseMessage)
+
+OUTPUT_BYTES = 64 * 1024
+"""The size of queued output from which it is sent at once."""
+LEAVE_SHARE = 0.5
+"""The share of the time of a forced reconnect in which the old server may take queued output."""
+KEY_BYTES = 32
+PENDING_MESSAGES_MAX = 524_288
+PENDING_BYTES_MAX = 128 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Stats(NamedTuple):
+    """Messages and bytes over the connection since the client was made.
+
+    Example::
+
+        print(nc.stats.messages_sent, nc.stats.bytes_received, nc.stats.reconnects)
+    """
+
+    messages_received: int
+    messages_sent: int
+    bytes_received: int
+    bytes_sent: int
+    reconnects: int
+
+
+class Ping(Mailbox):
+    """A ping with an outstanding pong."""
+
+    def __init__(self) -> None:
+        """Not answered yet."""
+        self.answered = False
+        self.error: PeltonError | None = None
+
+    def is_over(self) -> bool:
+        """Whether the wait is over."""
+        return self.answered or self.error is not None
+
+    def pong(self) -> None:
+        """The pong arrived."""
+        self.answered = True
+        self._stir()
+
+    def _on_lost(self, error: PeltonError) -> None:
+        """No pong will come."""
+        self.error = error
+        self._stir()
+
+
+class Session(Requesting[M]):
+    """The part of a client that needs no transport."""
+
+    logged: ClassVar[type[Exception]] = Exception
+    """What ``report`` logs when nobody else is told."""
+    _now_ns: Callable[[], int] = staticmethod(time.time_ns)
+    """The wall clock, in nanoseconds since 1970 UTC: for moments that a server is told."""
+
+    def __init__(
+        self,
+        options: Options,
+        message_type: Callable[[str, str, bytes, bytes, Interest], M],
+        clock: Callable[[], float],
+        randomness: random.Random,
+    ) -> None:
+        """``clock``: a monotonic clock in seconds. Opens no connection."""
+        self.options = options
+        """What it was made with."""
+        self._clock = clock
+        self._connection = Connection(options, message_type)
+        self.reconnects = 0
+        """How often it has connected again."""
+        self.last_error: Exception | None = None
+        """The last error of the server that did not close the connection, or why the connection was
+        lost.
+        """
+        self._watchers: set[Mailbox] = set()
+        """Mailboxes to tell when the connection breaks or the server does not permit something."""
+        self._own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
+        """The consumers that readers made for themselves."""
+        remember(self)
+        self._requests = Requests(self)
+        self._attempts = Attempts(self, self._attempting, randomness.random)
+        self._nuid = Nuid(randomness)
+        self._randbytes = randomness.randbytes
+        self._tokens = Tokens(randomness.randbytes)
+        self._arrivals = Mailbox()
+        self._was_connected = False
+        self._readers_of_status: set[StatusBox] = set()
+        """Those who iterate over the events of the connection."""
+        self.on_status: Callable[[Status], Any] | None = None
+        """Called with each event of the connection."""
+        self.on_error: Callable[[Exception], Any] | None = None
+        """Called with each error that no call can raise."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies and pickles: TypeError, also for an object that has a client."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: its connection belongs to this process. "
+            "Pickle its options (client.options), and connect with them in the other process"
+        )
+
+    # -- implemented by the shells -----------------------------------------------------------------
+
+    @abstractmethod
+    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
+        """Subscribe for an owner, and set its ``interest``."""
+
+    @property
+    @abstractmethod
+    def _much_waits(self) -> bool:
+        """Whether so much output is queued that it must be sent before more is queued."""
+
+    @abstractmethod
+    def _plan_flush(self) -> None:
+        """Send queued output soon: at the latest with the next wait."""
+
+    @abstractmethod
+    def _flush_output(self) -> None:
+        """Send queued output now, as far as the transport takes it."""
+
+    @abstractmethod
+    def _changed(self, event: events.Event) -> None:
+        """React to an event that concerns the transport."""
+
+    def _caller(self) -> object:
+        """Who makes the call, in a shell where several threads do."""
+        return 0
+
+    # -- state -------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Self:
+        """The client itself, as on every object that belongs to a client."""
+        return self
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection right now; the client replaces one that is lost."""
+        return self._connection.connected
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed, by its owner or because no server was left."""
+        return self._connection.state is State.CLOSED
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """The server's last INFO."""
+        return self._connection.info
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers that the client knows, given or learned from INFO; the one to try next first."""
+        return tuple(self._attempts.pool.servers)
+
+    @property
+    def connected_server(self) -> Server | None:
+        """The server of the connection; None without a connection."""
+        return self._connection.server if self._connection.connected else None
+
+    def set_servers(self, servers: str | Iterable[str]) -> None:
+        """Replace the servers, for the next time that the client connects; the connection stays.
+
+        ``reconnect`` leaves a server that is not among them. Raises ValueError for none, or a bad URL.
+        """
+        self._attempts.pool.replace(parse_servers(servers))
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the server is in a cluster, where a stream may be electing a leader."""
+        return bool(self._connection.info.cluster)
+
+    @property
+    def stats(self) -> Stats:
+        """Messages and bytes in both directions, and the number of reconnects."""
+        at = self._connection
+        return Stats(
+            at.messages_received,
+            at.messages_sent,
+            at.bytes_received,
+            at.bytes_sent,
+            self.reconnects,
+        )
+
+    def _timeout_of(self, timeout: Duration | None) -> float:
+        """The timeout in seconds: the given one, or that of the options."""
+        return self.options.timeout if timeout is None else to_seconds(timeout)
+
+    def _api_of(self, domain: str | None, prefix: str | None) -> tuple[str | None, str | None]:
+        """Domain and prefix of a JetStream API: the given ones, or those of the options."""
+        if domain is not None or prefix is not None:
+            return domain, prefix
+        return self.options.jetstream_domain or None, self.options.jetstream_prefix or None
+
+    def new_id(self) -> str:
+        """A unique identifier of 22 letters and digits."""
+        return self._nuid.next()
+
+    def new_inbox(self) -> str:
+        """A new subject for answers, which nobody can guess."""
+        return f"{self.options.inbox_prefix}.{self._tokens.next()}"
+
+    def _new_replies(self) -> Replies:
+        """Numbered subjects for answers below a new inbox."""
+        return Replies(self.new_inbox(), self._randbytes(KEY_BYTES))
+
+    def _settle_abandoned(self) -> None:
+        """Do what objects that were garbage collected have left to do."""
+        self._connection.settle_abandoned()
+        self._process()
+        self._plan_flush()
+
+    def _leave_consumers(self) -> None:
+        """Before the end: let the server remove the consumers of readers that are still open."""
+        for each in list(self._own_consumers):
+            each.leave()
+
+    def _release(self, interest: Interest) -> None:
+        """Unsubscribe: the messages of a subscription are not needed any more."""
+        if not self.closed:
+            self._connection.unsubscribe(interest)
+            self._plan_flush()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _listen(
+        self,
+        on_status: Callable[[Status], Any] | None = None,
+        on_protocol: OnProtocol | None = None,
+        on_error: Callable[[Exception], Any] | None = None,
+    ) -> None:
+        """Set the functions that get each event of the connection, line of the protocol, and error."""
+        self.on_status = on_status
+        self.on_error = on_error
+        self._connection.lines = None if on_protocol is None else ProtocolLines(on_protocol)
+
+    def _report(self, error: Exception) -> None:
+        """Keep an error that no call can raise in ``last_error``, and tell ``on_error`` of it.
+
+        Without that handler it goes to the log; in blocking code only that of a callback does.
+        """
+        self.last_error = error
+        if isinstance(error, CallbackFailed):
+            self._note("error", error)
+        if self.on_error is not None:
+            self._tell(self.on_error, error)
+        elif isinstance(error, self.logged):
+            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
+
+    def _tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
+        """Call a handler of the user; its exceptions are logged."""
+        if handler is None:
+            return
+        try:
+            handler(*arguments)
+        except Exception:
+            logger.exception("a handler of the client failed")
+
+    def _note(self, kind: Kind, error: Exception | None = None, servers: Any = ()) -> None:
+        """An event of the connection, for everybody who wants to know."""
+        if self.on_status is None and not self._readers_of_status:
+            return
+        at = self._connection.server
+        self._spread(
+            Status(kind, str(at) if at else "", error, tuple(str(each) for each in servers))
+        )
+
+    def _attempting(self, server: Server) -> None:
+        """An attempt to connect again begins."""
+        if self._connection.connections and (self.on_status or self._readers_of_status):
+            self._spread(Status("reconnecting", str(server)))
+
+    def _spread(self, status: Status) -> None:
+        for reader in list(self._readers_of_status):
+            reader._put(status)
+        self._tell(self.on_status, status)
+
+    def _process(self) -> None:
+        """Process the events of the received bytes."""
+        for event in self._connection.events():
+            if not isinstance(event, BaseMessage):
+                self._on_event(event)
+                continue
+            try:
+                event._interest.owner._on_message(event)
+            except (PeltonError, ValueError) as error:  # concerns this message only
+                self._report(error)
+
+    def _on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Pong):
+            assert isinstance(event.waiter, Ping)
+            event.waiter.pong()
+            return
+        if isinstance(event, events.Ended):
+            event.interest.owner._on_end()
+            return
+        if isinstance(event, events.Abandoned):
+            event.interest.owner._on_abandoned()
+            return
+        if isinstance(event, events.ServerComplaint):
+            self._note("error", event.error)
+            self._report(event.error)
+            if isinstance(event.error, PermissionsViolation):
+                self._requests._on_refused(event.error)
+                for each in list(self._watchers):
+                    each._on_refused(event.error)
+            return
+        if isinstance(event, events.Connected):
+            self._was_connected = True
+            self._attempts.connected()
+            self._note("reconnected" if event.again else "connected")
+            self._arrivals._stir()
+        if isinstance(event, events.Connected | events.InfoChanged):
+            if found := self._attempts.pool.learn(event.info.connect_urls):
+                self._note("servers_discovered", servers=found)
+        elif isinstance(event, events.LameDuck):
+            self._note("lame_duck")
+        elif isinstance(event, events.Disconnected) and self._was_connected:
+            self._was_connected = False
+            self._attempts.lost(event.error)
+            self._note("disconnected", event.error)
+            if isinstance(event.error, ServerError | AuthenticationError):
+                self._report(event.error)  # a -ERR: no call may be there to raise it
+        self._changed(event)
+
+    def _tell_lost(self, error: PeltonError, waiters: list[object]) -> None:
+        """The connection broke: tell every waiting call and watcher."""
+        boxes = [waiter for waiter in waiters if isinstance(waiter, Mailbox)]
+        for box in [*boxes, *self._requests.outstanding.values(), *self._watchers]:
+            box._on_lost(error)
+
+    def _end_all(self, failure: str) -> None:
+        """End all subscriptions and calls. ``failure``: why, unless the owner closes."""
+        if failure:
+            logger.error("the client is closed: %s", failure)
+        owners = [interest.owner for interest in self._connection.interests.values()]
+        self._connection.close(failure)
+        waiters: list[object] = []
+        for event in self._connection.events():
+            if isinstance(event, events.Disconnected):
+                waiters += event.waiters
+        self._tell_lost(self._connection.closed_error(), waiters)
+        for owner in owners:
+            owner._on_end()
+        self._arrivals._stir()
+        self._note("closed", ConnectionClosed(failure) if failure else None)
+        self._readers_of_status.clear()
+
+    def _leave_to_parent(self, why: str) -> None:
+        """This process was forked: close the client here, without a word to the server."""
+        self._release_socket()
+        self._own_consumers.clear()
+        if not self.closed:
+            self._connection.close(why)
+        self._connection.events()
+
+    def _release_socket(self) -> None:
+        """Give the socket back in a forked process; the parent's stays as it is. Nothing without a transport."""
+
+    # -- pings -------------------------------------------------------------------------------------
+
+    def _flushing(self, timeout: Duration | None = None) -> Steps[None]:
+        """Wait until the server has processed all sent operations; Timeout, ConnectionLost."""
+        seconds = self._timeout_of(timeout)
+        yield Ready(seconds)
+        ping = Ping()
+        self._connection.ping(ping)
+        if not (yield Until(ping, ping.is_over, seconds)):
+            raise Timeout(f"the server did not answer a ping in {seconds} s")
+        if ping.error is not None:
+            raise ping.error
+
+    def _measuring(self) -> Steps[float]:
+        """The time that the server takes to answer a ping, in seconds."""
+        start = self._clock()
+        yield from self._flushing()
+        return self._clock() - start
+
+    def _moving(self, timeout: Duration | None = None) -> Steps[None]:
+        """Leave the server and connect to the next one, or to the same when there is only one.
+
+        Subscriptions continue. The old server gets queued output before; half of the time is for that.
+        Raises Timeout when there is no new connection in time (the client goes on trying), ValueError with
+        the option ``reconnect=False``.
+        """
+        seconds = self._timeout_of(timeout)
+        if not self.options.reconnect:
+            raise ValueError("the option reconnect is off, so the client can't connect again")
+        if self.closed:
+            raise self._connection.closed_error()
+        if self._connection.connected:
+            with contextlib.suppress(Timeout, ConnectionLost):
+                yield from self._flushing(seconds * LEAVE_SHARE)
+            self._connection.receive_eof(ConnectionLost("asked to connect again"))
+            self._process()
+            self._attempts.pool.left()
+        yield Ready(seconds)
+        at = self._connection
+        done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)
+        if self.closed:
+            raise at.closed_error()
+        if not done:
+            raise Timeout(f"no connection in {seconds} s; the client goes on trying")
+
+    flush = call(_flushing)
+    rtt = call(_measuring)
+    reconnect = call(_moving)
+
+    def _keep_alive(self) -> bool:
+        """Send a ping; when too many pings have no answer, the connection counts as lost: False."""
+        if self._connection.pings_outstanding >= self.options.pings_outstanding_max:
+            self._connection.receive_eof(TimeoutError("stale: the server does not answer pings"))
+            self._process()
+            return False
+        self._connection.ping()
+        return True
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    def _subscribe(self, subject: str, owner: Owner, queue: str, max_msgs: int) -> None:
+        self._attach(subject, owner, queue)
+        if max_msgs:
+            self._connection.unsubscribe(owner._interest, max_msgs)
+            self._plan_flush()

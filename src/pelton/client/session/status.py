@@ -1,0 +1,98 @@
+"""What happens to a connection, as events for the user. Does not depend on transports or time."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from pelton.errors import ConnectionClosed
+
+from ..base.steps import Ended, Mailbox, Until
+
+if TYPE_CHECKING:
+    from ..base.steps import Steps
+    from .session import Session
+
+Kind: TypeAlias = Literal[
+    "connected",
+    "disconnected",
+    "reconnecting",
+    "reconnected",
+    "lame_duck",
+    "servers_discovered",
+    "slow_consumer",
+    "error",
+    "closed",
+]
+
+EVENTS_MAX = 1000
+"""Events that wait for a reader; of more, the oldest are dropped."""
+
+
+class Status(NamedTuple):
+    """One event of a connection.
+
+    Example::
+
+        def tell(event: Status):
+            print(event.kind)
+
+        connect_blocking(url, on_status=tell).close()
+    """
+
+    kind: Kind
+    """connected: for the first time. disconnected: the connection broke, ``error`` says why.
+    reconnecting: an attempt at ``server`` begins. reconnected: connected again. lame_duck: the server
+    is about to stop. servers_discovered: INFO named new ``servers``. slow_consumer: a subscription
+    drops messages. error: no call can raise ``error``. closed: no event follows."""
+    server: str = ""
+    """URL of the server, without credentials."""
+    error: Exception | None = None
+    servers: tuple[str, ...] = ()
+    """URLs of new servers."""
+
+
+class StatusBox(Mailbox):
+    """Keeps the events of a client for one reader, from its making on."""
+
+    def __init__(self, client: Session[Any]) -> None:
+        """Events from now on, to iterate over; ends after "closed"."""
+        self.client: Any = client
+        """The client that it belongs to."""
+        self._events: deque[Status] = deque(maxlen=EVENTS_MAX)
+        self._over = client.closed
+        if not self._over:
+            client._readers_of_status.add(self)
+
+    def _put(self, status: Status) -> None:
+        """An event for the reader."""
+        self._events.append(status)
+        if status.kind == "closed":
+            self._over = True
+        self._stir()
+
+    def _has_news(self) -> bool:
+        """Whether the reader has something to take, or can stop."""
+        return bool(self._events) or self._over
+
+    def close(self) -> None:
+        """Keep no more events; the iteration ends after those that are here."""
+        self._over = True
+        self.client._readers_of_status.discard(self)
+        self._stir()
+
+    def _following(self) -> Steps[Status]:
+        """The next event; Ended after the last one."""
+        if not self._has_news():
+            with suppress(ConnectionClosed):  # the event "closed" is there
+                yield Until(self, self._has_news, math.inf)
+        status = self._take()
+        if status is None:
+            raise Ended
+        return status
+
+    def _take(self) -> Status | None:
+        """The next event of those that are there; None for none."""
+        return self._events.popleft() if self._events else None

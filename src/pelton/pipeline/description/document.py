@@ -1,0 +1,157 @@
+"""YAML as texts, lists and sections with line numbers, and ``${NAME}`` replaced.
+
+====================  ==============================================================================
+``${NAME}``           the environment variable, which must be set
+``${NAME:-text}``     the variable, or the text if it is not set or empty
+``$${``               the two characters ``${``
+====================  ==============================================================================
+
+Variables are replaced after the YAML is read, and only in values, so a variable cannot add keys. A
+text holds both its value and its spelling in the file; messages show the spelling. Anchors, aliases
+and ``<<`` work as in any YAML. Values stay texts.
+
+Does not know pipelines.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pelton.pipeline.description.problems import Problems
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+_MERGE = "tag:yaml.org,2002:merge"
+_NULL = "tag:yaml.org,2002:null"
+_DEEPEST = 32
+
+
+@dataclass(frozen=True)
+class Text:
+    """A value; ``shown`` is its spelling in the file, which may be printed."""
+
+    value: str
+    line: int
+    shown: str
+
+    @property
+    def filled_in(self) -> bool:
+        """Whether a part of it comes from the environment."""
+        return self.value != self.shown
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    items: tuple[Value, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """Keys with values, in order; ``lines`` has the line of each key."""
+
+    line: int
+    entries: dict[str, Value] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def line_of(self, key: str) -> int:
+        """The line of a key, or of the section if the key is missing."""
+        return self.lines.get(key, self.line)
+
+
+Value = Text | Items | Section | None
+"""None is a key without a value."""
+
+
+def read_document(text: str, environment: Mapping[str, str], problems: Problems) -> Section | None:
+    """The document; None if the text cannot be read any further."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        what = getattr(error, "problem", None) or str(error)
+        problems.add(1 if mark is None else mark.line + 1, f"this is not YAML: {what}")
+        return None
+    reader = _Reader(environment, problems)
+    made = None if node is None else reader.value(node, 0)
+    if not isinstance(made, Section):
+        problems.add(1, "a pipeline is keys and values: pipeline, sources, steps, sinks")
+        return None
+    return made
+
+
+class _Reader:
+    def __init__(self, environment: Mapping[str, str], problems: Problems) -> None:
+        self._environment = environment
+        self._problems = problems
+
+    def value(self, node: yaml.Node, depth: int) -> Value:
+        line = node.start_mark.line + 1
+        if depth > _DEEPEST:
+            self._problems.add(line, "values are nested too deeply")
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag == _NULL and node.style is None:
+                return None
+            return Text(self._fill(str(node.value), line), line, str(node.value))
+        if isinstance(node, yaml.SequenceNode):
+            return Items(tuple(self.value(item, depth + 1) for item in node.value), line)
+        assert isinstance(node, yaml.MappingNode)
+        section = Section(line)
+        self._take(node, section, depth, merged=False)
+        return section
+
+    def _take(self, node: yaml.MappingNode, section: Section, depth: int, *, merged: bool) -> None:
+        """The keys of a mapping; its own keys override merged ones."""
+        behind: list[yaml.Node] = []
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.tag == _MERGE:
+                behind += value.value if isinstance(value, yaml.SequenceNode) else [value]
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                self._problems.add(line, "a key is a plain name")
+                continue
+            name = str(key.value)
+            if name in section.entries:
+                if not merged:
+                    first = section.lines[name]
+                    self._problems.add(line, f"{name} occurs twice, first in line {first}")
+                continue
+            section.lines[name] = line
+            section.entries[name] = self.value(value, depth + 1)
+        for each in behind if depth <= _DEEPEST else ():
+            if isinstance(each, yaml.MappingNode):
+                self._take(each, section, depth + 1, merged=True)
+            else:
+                self._problems.add(each.start_mark.line + 1, "<< takes keys with values")
+
+    def _fill(self, text: str, line: int) -> str:
+        def one(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            if name is None:
+                if match[0] != "$${":
+                    self._problems.add(
+                        line,
+                        "${ begins a variable, as in ${NAME} or ${NAME:-text}; $${ is a plain ${",
+                    )
+                return "${"
+            value = self._environment.get(name, "")
+            if value or (default is None and name in self._environment):
+                return value
+            if default is None:
+                self._problems.add(
+                    line,
+                    f"${{{name}}} is not set in the environment; ${{{name}:-text}} has a default",
+                )
+            return default or ""
+
+        return _VARIABLE.sub(one, text)

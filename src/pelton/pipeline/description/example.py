@@ -1,0 +1,43 @@
+"""The pipeline file that ``pelton pipeline init`` prints."""
+
+EXAMPLE = """\
+# Commands:  pelton pipeline check orders.yaml     find faults, without starting anything
+#            pelton pipeline run orders.yaml       run until Ctrl-C; --once: until all input is read
+#            pelton pipeline status orders.yaml    show the progress
+# Values may use environment variables: ${NAME}, ${NAME:-default}. Relative paths start at this file.
+
+pipeline: orders                    # the state folder is state/orders
+
+defaults:
+  servers: ${NATS_URL:-nats://127.0.0.1:4222}
+  # creds: /etc/nats/pipeline.creds
+  trigger: 1s                       # look for new rows at most this often
+
+sources:
+  raw: {format: jetstream, stream: ORDERS}          # any format of Spark; other keys are its options
+
+steps:
+  parsed:                           # order: sql, python, watermark, where, columns, select, drop, expect
+    from: raw
+    sql: >
+      select seq, ts, from_json(cast(data as string),
+        'id string, customer string, amount double') as made from raw
+  checked:                          # rows that fail are in checked.rejected, with reasons
+    from: parsed
+    columns: {id: made.id, customer: made.customer, amount: made.amount}
+    drop: [made]
+    expect:
+      has_ids: id is not null and customer is not null
+      has_amount: amount >= 0
+
+sinks:                              # one read of the stream feeds all four
+  orders:     {from: checked, format: jetstream_delta, path: tables/orders, mergeSchema: true}
+  customers:  {from: checked, upsert: tables/customers, keys: [customer], sequence: seq}
+  bad_orders: {from: checked.rejected, format: jetstream_delta, path: tables/bad_orders}
+  big_orders:
+    from: checked
+    where: amount > 1000
+    select: [to_json(struct(id, customer, amount)) as data]
+    format: jetstream
+    subject: big.orders
+"""

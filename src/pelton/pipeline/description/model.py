@@ -1,0 +1,161 @@
+"""A pipeline as plain values: sources, steps, sinks. Nodes refer to each other by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pelton.pipeline.description.problems import Problem
+
+REJECTED = ".rejected"
+"""After the name of a step with ``expect``: its rejected rows."""
+
+DELTA = "jetstream_delta"
+STREAM_FORMATS = ("jetstream", "jetstream_kv", "jetstream_object")
+"""Formats that connect to servers."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from. Options may hold secrets."""
+
+    name: str
+    line: int
+    format: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    schema: str | None = None
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """The Python function of a step, and its keyword arguments."""
+
+    module: str
+    function: str
+    arguments: dict[str, object] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        """The function as the file spells it."""
+        return f"{self.module}:{self.function}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows made from the rows of ``inputs``; the fields apply in their order."""
+
+    name: str
+    line: int
+    inputs: tuple[str, ...]
+    python: Call | None = None
+    sql: str | None = None
+    watermark: tuple[str, str] | None = None
+    where: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    select: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    expect: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def light(self) -> bool:
+        """Whether it is cheaper to compute the step twice than to cache it."""
+        return self.python is None and self.sql is None and len(self.inputs) == 1
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """A Delta table that keeps the newest row of each key."""
+
+    path: str
+    keys: tuple[str, ...]
+    sequence: str = "seq"
+    delete_when: str | None = None
+    merge_schema: bool = False
+    storage: dict[str, str] = field(default_factory=dict, repr=False)
+    if_behind: str = "fail"
+    on_row_error: str = "fail"
+    error_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A target of rows: a format, or ``upsert``. Options may hold secrets."""
+
+    name: str
+    line: int
+    input: str
+    format: str | None = None
+    upsert: Upsert | None = None
+    where: str | None = None
+    select: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    mode: str = "append"
+    partition_by: tuple[str, ...] = ()
+    own: bool = False
+    trigger_seconds: float | None = None
+
+    @property
+    def shareable(self) -> bool:
+        """Whether the sink itself recognizes a repeated batch.
+
+        Only such a sink can share a query with others.
+        """
+        if self.own or self.trigger_seconds is not None or self.mode != "append":
+            return False
+        return self.upsert is not None or self.format in (DELTA, *STREAM_FORMATS)
+
+    @property
+    def place(self) -> str | None:
+        """The folder or URL that the sink writes to, if it has one."""
+        if self.upsert is not None:
+            return self.upsert.path
+        return next((each for key, each in self.options.items() if key.lower() == "path"), None)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Where progress is published."""
+
+    port: int | None = None
+    host: str = "127.0.0.1"
+    subject: str | None = None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A whole pipeline. Relative paths start at ``folder``; ``secrets`` must not be printed."""
+
+    name: str
+    file: str
+    folder: Path
+    state: Path
+    sources: dict[str, Source]
+    steps: dict[str, Step]
+    sinks: dict[str, Sink]
+    trigger_seconds: float = 1.0
+    servers: dict[str, str] = field(default_factory=dict, repr=False)
+    spark: dict[str, str] = field(default_factory=dict)
+    metrics: Metrics | None = None
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    warnings: tuple[Problem, ...] = ()
+    """Probable mistakes, which do not prevent a run."""
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The sources and steps that a node reads; () for a source."""
+        if name in self.steps:
+            return tuple(map(node_of, self.steps[name].inputs))
+        return (node_of(self.sinks[name].input),) if name in self.sinks else ()
+
+    def hide(self, text: str) -> str:
+        """A text with the secrets of this pipeline removed."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+
+def node_of(reference: str) -> str:
+    """The step or source that a reference names."""
+    return reference.removesuffix(REJECTED)

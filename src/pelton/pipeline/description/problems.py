@@ -1,0 +1,57 @@
+"""The faults of a pipeline: all of them at once, one line each, with file and line number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pelton.spark.parsing import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One fault; the text says how to correct it."""
+
+    line: int
+    text: str
+
+
+class PipelineError(ValueError):
+    """A pipeline that cannot run; its text has a line for each problem."""
+
+    def __init__(self, file: str, problems: Iterable[Problem]) -> None:
+        """``file`` is the name that the user gave."""
+        self.file = file
+        self.problems = sorted(set(problems))
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """``file:line: what``, in order of lines."""
+        return [f"{self.file}:{problem.line}: {problem.text}" for problem in self.problems]
+
+
+@dataclass
+class Problems:
+    """Collects problems."""
+
+    found: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def add(self, line: int, text: str) -> None:
+        """Add a problem."""
+        self.found.append(Problem(line, " ".join(text.split())))
+
+    def warn(self, line: int, text: str) -> None:
+        """Add a warning about a probable mistake."""
+        self.warnings.append(Problem(line, " ".join(text.split())))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean x?" if a known name is similar, else a list of the names."""
+    names = list(known)
+    if near := nearest(name, names):
+        return f"; did you mean {near}?"
+    return f"; there are: {', '.join(names)}" if names else ""

@@ -1,0 +1,315 @@
+"""Starts, watches and stops the queries of a pipeline on a session.
+
+A shared query streams up to its cut, and hands each micro-batch to its sinks, one after the other.
+Each sink takes a batch once, however often it comes (:mod:`pelton.pipeline.running.writing`). So
+a kill leaves some sinks with the batch and some without, and the next start gives it to all of them
+again. Other queries are plain Spark: a source, steps, a sink.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pelton.pipeline.description.functions import carry_modules
+from pelton.pipeline.description.sections import NO_CONSUMER
+from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.numbers import Board
+from pelton.pipeline.running.queries import checkpoint
+from pelton.pipeline.running.supervising import (
+    NO_REASON,
+    QueryEnded,
+    brief,
+    check_query,
+    stop_after_batch,
+    wait_for_begin,
+)
+from pelton.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
+from pelton.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+from pelton.spark.watching.listening import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pelton.pipeline.description.model import Pipeline, Sink
+    from pelton.pipeline.running.queries import Query
+    from pelton.spark.watching.progress import Watch
+
+_TELL_SECONDS = 5.0
+# Each query starts Python workers, and Spark waits ten seconds for them: all at once may be late.
+_BEGIN_SECONDS = 15.0
+RESTARTS = 3
+_OPEN = (
+    "groups that its watermark has not passed are not written by --once: they stay in the state, and"
+    " a later run writes them when newer rows have come"
+)
+_WORKER_GONE = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "Timed out while waiting for the Python worker",
+    NO_REASON,
+)
+
+
+class Engine:
+    """The queries of one pipeline. Start once; close in any case."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        queries: Sequence[Query],
+        *,
+        once: bool = False,
+        board: Board | None = None,
+    ) -> None:
+        """Start nothing yet. With ``once`` each query ends when the available input is processed."""
+        self.board = board or Board()
+        self._pipeline = pipeline
+        self._spark = spark
+        self._queries = list(queries)
+        self._once = once
+        self._running: dict[str, Any] = {}
+        self._failures: dict[str, str] = {}
+        self._counts: list[Counts] = []
+        self._restarts: Counter[str] = Counter()
+        self._listener: Listener | None = None
+        self._watch: Watch | None = None
+        self.warnings: list[str] = []
+        """Probable mistakes, a line each; known after the start."""
+
+    def start(self) -> None:
+        """Start all queries.
+
+        Raises :class:`StepError` with a line for each fault that Spark or a target reports; then
+        nothing runs.
+        """
+        pipeline = self._pipeline
+        carry_modules(pipeline.folder)
+        prepared = self._looked_over()
+        if pipeline.metrics is not None:
+            self._watch = _watch(self._spark, pipeline)
+        self._listener = _Listener(self.board)
+        self._spark.streams.addListener(self._listener)
+        for query, writer in prepared:
+            self.board.begin(query, f"{pipeline.name}-{query.name}")
+            self._start(query, writer)
+            if query is not self._queries[-1]:
+                wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
+
+    def _looked_over(self) -> list[tuple[Query, Any]]:
+        """The queries that can start, after all their sources and targets are checked."""
+        found = Findings(self._pipeline)
+        prepared = []
+        look_at_sources(self._pipeline, self._queries, found)
+        for query in self._queries:
+            try:
+                prepared.append((query, self._prepare(query, found)))
+            except StepError as error:
+                found.problems.append(str(error))
+        if not found.problems:
+            fill_holes(self._pipeline, found)
+        self.warnings = list(dict.fromkeys(found.warnings))
+        if found.problems:
+            raise StepError("\n".join(dict.fromkeys(found.problems)))
+        return prepared
+
+    def _fits(self, query: Query, sink: Sink, frames: Frames, found: Findings) -> bool:
+        """Whether Spark can compute the rows of a sink; if so, check the sink's target."""
+        try:
+            schema = frames.sink(sink).schema
+        except StepError as error:
+            found.problems.append(str(error))
+            return False
+        look_at_sink(self._pipeline, query, sink, schema, found)
+        return True
+
+    def _start(self, query: Query, writer: Any) -> None:
+        where = checkpoint(self._pipeline.state, query.name)
+        where.mkdir(parents=True, exist_ok=True)
+        try:
+            self._running[query.name] = (
+                writer.queryName(f"{self._pipeline.name}-{query.name}")
+                .option("checkpointLocation", where.as_uri())
+                .start()
+            )
+        except Exception as error:  # from Spark: a checkpoint of another plan, a refused sink
+            said = self._pipeline.hide(brief(error))
+            raise StepError(f"query {query.name}: {said}") from error
+        self.board.started(query)
+
+    def look(self) -> bool:
+        """Whether any query still runs. Raises :class:`QueryEnded` if one has failed."""
+        active = False
+        for query in self._queries:
+            try:
+                runs = check_query(self._running[query.name], may_end=self._once)
+            except QueryEnded as error:
+                said = self._pipeline.hide(self._failures.pop(query.name, "") or str(error))
+                if self._may_try_again(query, said):
+                    self._start(query, self._prepare(query))
+                    active = True
+                    continue
+                self.board.ended(query.name, said)
+                raise QueryEnded(f"query {query.name}: {said}") from None
+            if not runs:
+                self.board.ended(query.name)
+            active |= runs
+        return active
+
+    def _may_try_again(self, query: Query, said: str) -> bool:
+        """Whether a query failed because a Python worker did not start or was killed.
+
+        Neither the data nor the pipeline is the cause, so the query may start again a few times.
+        """
+        if not any(text in said for text in _WORKER_GONE):
+            return False
+        self._restarts[query.name] += 1
+        if self._restarts[query.name] > RESTARTS:
+            return False
+        times = self._restarts[query.name]
+        self.board.trouble(query.name, f"{said.rstrip('.')}; started again ({times})")
+        return True
+
+    def stop(self) -> None:
+        """Stop each query at the end of its current batch."""
+        stop_after_batch(list(self._running.values()))
+
+    def close(self) -> None:
+        """Wait for the last numbers and release the session; the queries must be stopped."""
+        if self._listener is not None:
+            self.board.wait_for_ends(set(self._running), _TELL_SECONDS)
+            for counts in self._counts:
+                counts.finish(_TELL_SECONDS)
+            with contextlib.suppress(Exception):  # the JVM and its listener may be gone
+                self._spark.streams.removeListener(self._listener)
+            self._listener = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _prepare(self, query: Query, found: Findings | None = None) -> Any:
+        """A query as a ``writeStream`` without name, checkpoint and start.
+
+        Adds the result of the checks of its targets to ``found``.
+        """
+        pipeline = self._pipeline
+        sinks = [pipeline.sinks[name] for name in query.sinks]
+        frames = Frames(pipeline, self._spark, consumers=self._consumers(query))
+        seconds = pipeline.trigger_seconds
+        if query.shared:
+            trunk = frames.node(query.cut)
+            for sink in sinks:
+                if found is not None and not self._fits(query, sink, frames, found):
+                    continue
+                if state := keeps_state(frames.sink(sink), trunk):
+                    raise StepError(
+                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: its input keeps state"
+                        f" over the stream ({', '.join(state)}), which needs its own query:"
+                        " add query: own"
+                    )
+            writer = trunk.writeStream.foreachBatch(self._batches(query, sinks))
+        else:
+            [sink] = sinks
+            seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
+            rows = frames.sink(sink)
+            if found is not None:
+                look_at_sink(pipeline, query, sink, rows.schema, found)
+                if self._once and sink.mode == "append" and "Aggregate" in keeps_state(rows):
+                    found.warn(f"sinks.{sink.name}", sink.line, _OPEN)
+            writer = streamed(sink, rows, lambda error: self._failed(query, sink, error))
+        if self._once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
+
+    def _batches(self, query: Query, sinks: list[Sink]) -> Any:
+        counts = Counts(lambda sink, rows: self.board.wrote(query.name, sink, rows))
+        self._counts.append(counts)
+
+        def take(rows: DataFrame, batch_id: int) -> None:
+            # A repeated batch must have the same partitions.
+            rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            frames = Frames(self._pipeline, rows.sparkSession, given={query.cut: rows})
+            sink = sinks[0]
+            try:
+                frames.keep_for(sinks)
+                for sink in sinks:
+                    counted, counting = counts.count(frames.sink(sink), sink)
+                    write_batch(sink, counted, query_of(rows), batch_id)
+                    counts.written(sink, counting)
+            except Exception as error:
+                self._failed(query, sink, error)
+                raise
+            finally:
+                frames.release()
+
+        return take
+
+    def _failed(self, query: Query, sink: Sink, error: Exception) -> None:
+        self._failures.setdefault(query.name, f"sink {sink.name}: {brief(error)}")
+
+    def _consumers(self, query: Query) -> dict[str, str]:
+        """The shadow consumers of the streams that a query reads, by source."""
+        found = {}
+        readers: dict[str, int] = {}
+        for each in self._queries:
+            for name in each.sources:
+                readers[name] = readers.get(name, 0) + 1
+        for name in query.sources:
+            source = self._pipeline.sources[name]
+            given = {key.lower(): value for key, value in source.options.items()}.get("consumer")
+            if source.format == "jetstream" and given != NO_CONSUMER:
+                found[name] = consumer_name(
+                    self._pipeline.name, name, query, given, alone=readers[name] == 1
+                )
+        return found
+
+
+def consumer_name(
+    pipeline: str, source: str, query: Query, given: str | None, *, alone: bool
+) -> str:
+    """The shadow consumer of a query on a source; the file's own name if one query reads it."""
+    if given is not None:
+        return given if alone else f"{given}-{query.name}"
+    place = query.name if len(query.sources) == 1 else f"{query.name}-{source}"
+    return f"{pipeline}-{place}"
+
+
+class _Listener(Listener):
+    """Passes Spark's events about the session's queries to the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.started(event), {})
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
+        rows = {
+            name.removeprefix("sink "): int(found[ROWS] or 0)
+            for name, found in (event.progress.observedMetrics or {}).items()
+            if name.startswith("sink ")
+        }
+        self._board.take(lambda reports: reports.progress(event), rows)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.idle(event), {})
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.terminated(event, ""), {})
+
+
+def _watch(spark: SparkSession, pipeline: Pipeline) -> Watch:
+    from pelton.spark import watch
+
+    assert pipeline.metrics is not None
+    return watch(
+        spark,
+        subject=pipeline.metrics.subject,
+        metrics_port=pipeline.metrics.port,
+        metrics_host=pipeline.metrics.host,
+        **pipeline.servers,
+    )

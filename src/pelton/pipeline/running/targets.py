@@ -1,0 +1,209 @@
+"""Checks what a pipeline reads and writes before any query runs.
+
+So all faults are reported at once, before anything is committed. The formats' own plans of a write
+decide what fits, each with the columns of its sink and with the sink's checkpoint, which knows what
+the target held before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pelton.api.keyvalue import stream_of
+from pelton.core.protocol.subjects import collide
+from pelton.errors import PeltonError
+from pelton.pipeline.description.formats import ICEBERG
+from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.running.queries import checkpoint
+from pelton.spark.connection import ReadError, stream_info
+from pelton.spark.holding import FAIL, FILL, memory_of
+from pelton.spark.parsing import OptionError
+from pelton.spark.tables.behind import TableBehind, Watched, fill
+from pelton.spark.tables.places import TableError
+from pelton.spark.writing.row_errors import WriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql.types import StructType
+
+    from pelton.pipeline.description.model import Pipeline, Sink, Source
+    from pelton.pipeline.running.queries import Query
+
+    Look = Callable[[Mapping[str, str], StructType], object]
+
+_WRONG = (OptionError, WriteError, TableError, ReadError, PeltonError, OSError)
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A table that lacks batches of its query behind ``batch``, and is to be filled."""
+
+    query: str
+    sink: Sink
+    batch: int
+
+
+@dataclass
+class Findings:
+    """Faults and probable mistakes: a line for each, with its place in the file."""
+
+    pipeline: Pipeline
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+
+    def problem(self, label: str, line: int, error: object) -> None:
+        """Report a fault of a part."""
+        self.problems.append(self._line(label, line, error))
+
+    def warn(self, label: str, line: int, text: str) -> None:
+        """Report a probable mistake in a part."""
+        self.warnings.append(self._line(label, line, text))
+
+    def _line(self, label: str, line: int, text: object) -> str:
+        said = self.pipeline.hide(" ".join(str(text).split()))
+        return f"{self.pipeline.file}:{line}: {label}: {said}"
+
+
+def look_at_sources(pipeline: Pipeline, queries: list[Query], found: Findings) -> None:
+    """Check the streams and buckets that are read."""
+    for name in dict.fromkeys(each for query in queries for each in query.sources):
+        source = pipeline.sources[name]
+        label = f"sources.{name}"
+        try:
+            _look_at_source(source, label, found)
+        except _WRONG as error:
+            found.problem(label, source.line, error)
+
+
+def _look_at_source(source: Source, label: str, found: Findings) -> None:
+    options = {key: value for key, value in source.options.items() if key.lower() != "consumer"}
+    if source.format == "jetstream_kv":
+        from pelton.spark.buckets.kv_options import parse_kv_options
+
+        kv = parse_kv_options(options, streaming=not source.static)
+        stream_info(kv.servers, stream_of(kv.bucket))
+    elif source.format == "jetstream":
+        from pelton.spark.reading.options import parse_options
+
+        asked = parse_options(options, streaming=not source.static)
+        for stream in asked.streams:
+            taken = stream_info(asked.servers, stream).config.subjects or ()
+            for subject in asked.subjects:
+                if taken and not any(collide(subject, each) for each in taken):
+                    found.warn(
+                        label,
+                        source.line,
+                        f"stream {stream} takes no subject {subject}, so nothing of it is read; it"
+                        f" takes {', '.join(taken)}",
+                    )
+
+
+def look_at_sink(
+    pipeline: Pipeline, query: Query, sink: Sink, schema: StructType, found: Findings
+) -> None:
+    """Check the table, stream or bucket for rows with these columns."""
+    where = checkpoint(pipeline.state, query.name)
+    given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
+    if_behind = _if_behind(sink)
+    # Tables to fill are only found here; they are filled when there is no other fault.
+    table = sink.upsert is not None or sink.format in (DELTA, ICEBERG)
+    now = FAIL if if_behind == FILL and table and sink.mode != "complete" else if_behind
+    try:
+        if sink.upsert is not None:
+            _look_at_upsert(sink, schema, where, now)
+        elif (look := _looks(sink).get(sink.format or "")) is not None:
+            look({**given, "ifBehind": now, "checkpointLocation": str(where)}, schema)
+    except TableBehind as behind:
+        if if_behind == FILL:
+            found.holes.append(Hole(query.name, sink, behind.batch))
+        else:
+            found.problem(f"sinks.{sink.name}", sink.line, behind)
+    except _WRONG as error:
+        found.problem(f"sinks.{sink.name}", sink.line, error)
+
+
+def _if_behind(sink: Sink) -> str:
+    if sink.upsert is not None:
+        return sink.upsert.if_behind
+    folded = {key.lower(): value for key, value in sink.options.items()}
+    return folded.get("ifbehind", FAIL).lower()
+
+
+def fill_holes(pipeline: Pipeline, found: Findings) -> None:
+    """Put the queries back whose tables are to be filled; each to where the oldest of them is."""
+    for query in dict.fromkeys(hole.query for hole in found.holes):
+        holes = [hole for hole in found.holes if hole.query == query]
+        behind = min(holes, key=lambda hole: hole.batch)
+        where = checkpoint(pipeline.state, query)
+        label = f"sinks.{behind.sink.name}"
+        try:
+            said = fill(where, behind.sink.place or behind.sink.name, behind.batch)
+        except TableError as error:
+            found.problem(label, behind.sink.line, error)
+        else:
+            found.warn(label, behind.sink.line, said)
+
+
+def _looks(sink: Sink) -> dict[str, Look]:
+    from pelton.spark.buckets.kv_sink import plan_kv_write
+    from pelton.spark.buckets.object_sink import plan_object_write
+    from pelton.spark.writing.writer import plan_write
+
+    return {
+        "jetstream": plan_write,
+        "jetstream_kv": plan_kv_write,
+        "jetstream_object": plan_object_write,
+        DELTA: lambda options, schema: _look_at_delta(sink, options, schema),
+        ICEBERG: lambda options, schema: _look_at_iceberg(options, sink.mode == "complete"),
+    }
+
+
+def _look_at_delta(sink: Sink, options: Mapping[str, str], schema: StructType) -> None:
+    from pelton.spark.tables.options import parse_write
+    from pelton.spark.tables.writer import DeltaStreamWriter
+
+    # The same plan as for each batch; planning writes nothing.
+    DeltaStreamWriter(parse_write(options, streaming=True), schema, sink.mode == "complete")
+
+
+def _look_at_iceberg(options: Mapping[str, str], replaces: bool) -> None:
+    from pelton.spark.iceberg.catalogs import load
+    from pelton.spark.iceberg.commits import batch_of
+    from pelton.spark.iceberg.options import parse_write
+
+    asked = parse_write(options, streaming=True)
+    table = load(asked.address)
+    memory = memory_of(asked.checkpoint, str(asked.address))
+    Watched(memory, asked.if_behind).look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        begun=memory.begun and not memory.known,
+        replaces=replaces,
+    )
+
+
+def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str) -> None:
+    from pelton.spark.tables.commits import HERE, Write, batch_of, check
+    from pelton.spark.tables.places import place
+    from pelton.spark.tables.schemas import arrow_schema, check_rules
+
+    into: Any = sink.upsert
+    for name in (*into.keys, into.sequence):
+        if name not in schema.names:
+            raise TableError(f"upsert needs the column {name}; there are {', '.join(schema.names)}")
+    table_place = place(into.path, into.storage or None)
+    memory = memory_of(where, str(table_place))
+    table = HERE.opened(table_place)
+    Watched(memory, if_behind).look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        begun=memory.begun and not memory.known,
+    )
+    if table is not None:
+        rows = arrow_schema(schema)
+        check(table, Write(schema=rows, merge_schema=into.merge_schema), table_place)
+        check_rules(table)

@@ -1,0 +1,146 @@
+"""``pelton-server``: reads options and configuration, opens the sockets and runs the server.
+
+This module imports only the modules for --help, --version and wrong options; a start imports the rest.
+"""
+
+import gc
+import os
+import sys
+
+from pelton.server.errors import OptionError, StartError
+from pelton.server.options import PROGRAM, USAGE, Options, parse_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pelton.server.logs.log import Log
+    from pelton.server.settings import Settings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit status."""
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except StartError as problem:
+        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        return 2 if isinstance(problem, OptionError) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(arguments: list[str]) -> int:
+    options = parse_options(arguments)
+    if options.action == "help":
+        print(USAGE, end="")
+        return 0
+    if options.action == "help_tls":
+        from pelton.server.transports.tls_names import help_text
+
+        print(help_text(), end="")
+        return 0
+    if options.action == "version":
+        print(version_line())
+        return 0
+    if options.action == "signal":
+        from pelton.server.signals import send_signal
+
+        send_signal(options.signal)
+        return 0
+    return _check(options) if options.action == "check" else _serve(options)
+
+
+def version_line() -> str:
+    """The output of --version: the nats-server release that clients may assume, and Pelton's
+    version.
+    """
+    from pelton import __version__
+    from pelton.server.settings import COMPATIBLE_VERSION
+
+    return f"nats-server: v{COMPATIBLE_VERSION} (pelton {__version__})"
+
+
+def _check(options: Options) -> int:
+    from pelton.server.config import load_config
+
+    if not options.config:
+        raise OptionError("option -t needs a configuration file: -c <file>")
+    settings, warnings = load_config(options.config, strict=True)
+    if settings.tls is not None or settings.websocket.tls is not None:
+        from pelton.server.transports.tls import server_contexts
+
+        server_contexts(settings)  # StartError when a certificate can't be used
+    for warning in warnings:
+        print(f"{PROGRAM}: {warning}", file=sys.stderr)
+    print(
+        f"{PROGRAM}: configuration file {options.config} is valid ({settings.config_digest})",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _serve(options: Options) -> int:
+    gc.disable()  # until the server serves: loading makes no garbage
+    from pelton.server.logs.log import Log
+    from pelton.server.startup import settings_of
+
+    settings, warnings = settings_of(options)
+    log = Log(
+        settings.log_file,
+        debug=settings.debug,
+        trace=settings.trace,
+        stamps=settings.logtime,
+        utc=settings.logtime_utc,
+        form=settings.log_format,
+        limit=settings.log_size_limit,
+        keep=settings.log_max_num,
+        syslog=settings.syslog_address,
+    )
+    for warning in warnings:
+        log.warn(warning)
+    try:
+        try:
+            _run(settings, log, options)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] == "pelton":
+                raise
+            raise StartError(
+                f"the package {missing.name} is not installed: pip install 'pelton[server]'"
+            ) from None
+    except StartError as problem:
+        for line in str(problem).split("\n"):
+            log.fatal(line)
+        if settings.log_file or settings.syslog_address is not None:
+            raise  # the error goes to stderr
+        return 1
+    finally:
+        log.close()
+    return 0
+
+
+def _run(settings: "Settings", log: "Log", options: Options) -> None:
+    from pelton.server.startup import settings_of
+    from pelton.server.transports.listener import open_sockets
+
+    sockets = open_sockets(settings.host, settings.port)
+    http_sockets = (
+        open_sockets(settings.http_host or settings.host, monitoring, "-m")
+        if (monitoring := settings.http_port or settings.https_port)
+        else []
+    )
+    store = None
+    if settings.jetstream:
+        from pelton.server.files import lock_store
+        from pelton.server.startup import store_folder
+
+        store = lock_store(store_folder(settings), settings.domain, log.warn)
+    # The ports are bound from here on; the server listens when it can greet clients.
+    from pelton.core.base.buffer import seed_hash
+    from pelton.server.app import Server
+
+    # A random hash seed keeps clients from choosing keys that collide. Once per process, before any
+    # table has a key.
+    seed_hash(int.from_bytes(os.urandom(8), "little"))
+    Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Streams, key-value buckets and tables as DataFrames of Apache Spark.
+
+``format("jetstream")`` and ``format("jetstream_kv")`` read and write over the NATS protocol;
+``format("jetstream_delta")`` and ``format("jetstream_iceberg")`` are tables without jars.
+
+=============================  ===================================================================
+:mod:`.reading`                streams as DataFrames, batch and streaming
+:mod:`.writing`                DataFrames into streams
+:mod:`.buckets`                key-value buckets and object stores
+:mod:`.tables`                 Delta tables
+:mod:`.iceberg`                Iceberg tables
+:mod:`.watching`               tools for operators to watch a query
+``parsing``, ``servers``       parsing the options of every format; the connection options
+``connection``, ``asking``     one blocking connection per process; requests that are repeated
+``session``, ``java``          a session with measured settings, and a Java for it
+``packaging``, ``unpacking``   the archive for the machines of a cluster, and its import
+=============================  ===================================================================
+
+Importing the package imports neither Spark nor Arrow. ``register(spark)`` adds the formats to a
+session that does not find them itself; where Pelton is installed on every machine, it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pelton.spark.servers import Servers
+    from pelton.spark.watching.progress import Watch
+
+
+def register(spark: SparkSession) -> None:
+    """Add the formats to this session; harmless when it has them already.
+
+    The workers of a local session run this Python from then on, unless PYSPARK_PYTHON is set.
+    """
+    from pelton.spark.buckets.kv_source import JetStreamKv
+    from pelton.spark.iceberg.source import IcebergDataSource
+    from pelton.spark.reading.source import JetStreamDataSource
+    from pelton.spark.tables.source import DeltaDataSource
+    from pelton.spark.workers import run_this_python
+    from pelton.spark.writing.sink import ObjectSink
+
+    run_this_python(spark)
+    known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)
+    for source in known:
+        spark.dataSource.register(source)
+
+
+def watch(
+    spark: SparkSession,
+    servers: str | Servers | None = None,
+    *,
+    subject: str | None = "spark.progress.{name}",
+    metrics_port: int | None = None,
+    metrics_host: str = "127.0.0.1",
+    **options: str,
+) -> Watch:
+    """Publish the progress of this session's streaming queries as JSON, and serve it as metrics.
+
+    See :func:`pelton.spark.watching.progress.watch` for the arguments.
+    """
+    from pelton.spark.watching import progress
+
+    return progress.watch(
+        spark,
+        servers,
+        subject=subject,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+        **options,
+    )

@@ -1,0 +1,278 @@
+"""Merges: the rows of a batch replace older rows with the same keys, in one commit.
+
+The merge reads a few columns of each file that may hold such rows, file after file, and rewrites a
+file only when one of its rows changes::
+
+    file       rows of the batch's keys     the file is
+    a          none                         left, and mostly not even opened
+    b          none that is older           left
+    c          some                         removed; its other rows and the newer ones are written
+
+When other writers have committed since the plan, the written files stay valid as long as no file with rows
+of these keys was removed or added; then only the commit is repeated. Otherwise the whole merge is.
+
+A merge needs a few times the memory of the batch, five bytes for each row of a file, and the row
+groups that it is writing. ``deltalake`` merges tables with their own rules, because it enforces these;
+the files that it wrote are then rewritten (:func:`merge_by_rules`). Does not depend on Spark.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pelton.spark.tables.commits import check_there, widen
+from pelton.spark.tables.data_files import DataFile, DataFiles
+from pelton.spark.tables.key_matching import Keys
+from pelton.spark.tables.merges_by_rules import Rows, Upserted, has_rules, merge_by_rules
+from pelton.spark.tables.places import TableError
+from pelton.spark.tables.replacing import Active, Snapshot, snapshot
+from pelton.spark.tables.replacing import replace as replace_files
+from pelton.spark.tables.rows import ahead, read_files
+from pelton.spark.tables.schemas import check_nulls, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from deltalake import DeltaTable
+
+    from pelton.spark.tables.commits import Write
+    from pelton.spark.tables.places import Place
+
+FILE_BYTES = 128 * 2**20
+_READ_ROWS = 32 * 1024
+_LOOKED_UP_ROWS = 256 * 1024
+_Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The computed and written result of a merge, and the version that it is based on."""
+
+    of: Snapshot
+    concerned: frozenset[str]
+    removed: tuple[Active, ...]
+    files: tuple[DataFile, ...]
+    did: Upserted
+
+
+@dataclass
+class _Found:
+    """For each row of a file: the batch's row with its key, or -1; and whether the batch's is
+    newer.
+    """
+
+    file: Active
+    rows: int = 0
+    at: _Numbers = field(default_factory=lambda: np.empty(0, np.int32))
+    newer: _Numbers = field(default_factory=lambda: np.empty(0, bool))
+
+
+class Merge:
+    """The merge of one batch into one table."""
+
+    def __init__(self, batch: Rows, write: Write, place: Place) -> None:
+        """Raises :class:`TableError` when two rows have the same key, or sequences are nested."""
+        if pa.types.is_nested(batch.rows.schema.field(batch.sequence).type):
+            raise TableError(
+                f"upsert: {batch.sequence} must be a plain value, by which rows are newer"
+            )
+        self._batch = batch
+        self._write = write
+        self._place = place
+        self._keys = Keys(batch.rows, batch.keys)
+        self._sequence = batch.rows.column(batch.sequence).combine_chunks()
+        self._deletes: _Numbers = batch.deletes.to_numpy(zero_copy_only=False)
+        self._made: _Made | None = None
+        self._by_rules = Upserted()
+
+    @property
+    def did(self) -> Upserted:
+        """The counts of the last commit."""
+        return self._made.did if self._made else self._by_rules
+
+    def commit(self, table: DeltaTable) -> None:
+        """Commit the merge on the table as it was opened.
+
+        Fails as ``deltalake`` does when there is a newer version; then it can be called again. Raises
+        :class:`TableError` when the rows don't fit.
+        """
+        widen(table, self._write, self._place)
+        if has_rules(table):
+            self._made = None
+            self._by_rules = merge_by_rules(table, self._batch, self._write, self._place)
+            return
+        now = snapshot(table, self._batch.keys)
+        schema = schema_of(table)
+        made = self._made
+        if made is None or not self._stands(made, now, schema):
+            made = self._made = self._make(now, schema, table)
+        check_there(self._place, made.files)
+        write = replace(self._write, schema=schema, files=made.files, did=vars(made.did))
+        replace_files(table, write, made.removed)
+
+    def _stands(self, made: _Made, now: Snapshot, schema: pa.Schema) -> bool:
+        """Whether a merge into the newer version would be the same."""
+        if made.of.definition != now.definition or not made.concerned <= now.files.keys():
+            return False
+        added = [file for path, file in now.files.items() if path not in made.of.files]
+        return not any((each.at >= 0).any() for each in self._found(added, schema))
+
+    def _make(self, now: Snapshot, schema: pa.Schema, table: DeltaTable) -> _Made:
+        concerned, removed = [], []
+        found = np.zeros(self._batch.rows.num_rows, bool)
+        updated = deleted = 0
+        partition_by = tuple(table.metadata().partition_columns)
+        self._check_keys(partition_by)
+        with DataFiles(
+            self._place,
+            schema,
+            f"upsert-{uuid.uuid4().hex}",
+            partition_by=partition_by,
+            bytes_per_file=FILE_BYTES,
+        ) as out:
+            for each in self._found(now.files.values(), schema):
+                file, at, newer = each.file, each.at, each.newer
+                there = at[at >= 0]
+                if not there.size:
+                    continue
+                found[there] = True
+                concerned.append(file.logged)
+                if file.logged in now.with_deletions:
+                    raise TableError(
+                        f"{file.logged} of {self._place} has rows that are deleted in place"
+                        " (deletion vectors), which an upsert does not take into account"
+                    )
+                if not newer.any():
+                    continue
+                self._check_append_only(table)
+                removed.append(file)
+                gone = int(self._deletes[at[newer]].sum())
+                deleted += gone
+                updated += int(newer.sum()) - gone
+                for batch in self._rewritten(file, schema, at, newer):
+                    out.write(batch)
+            new = ~found & ~self._deletes
+            for batch in self._inserted(new, schema):
+                out.write(batch)
+            files = out.finish()
+            check_nulls(table, files, schema)
+        did = Upserted(int(new.sum()), updated, deleted)
+        return _Made(now, frozenset(concerned), tuple(removed), tuple(files), did)
+
+    def _check_keys(self, partition_by: tuple[str, ...]) -> None:
+        for name in {*partition_by} & {*self._batch.keys}:
+            column = self._batch.rows.column(name)
+            if pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py():
+                raise TableError(
+                    f"upsert: {name} is a column of the partition, where an empty text is null;"
+                    " keys must not be null"
+                )
+
+    def _check_append_only(self, table: DeltaTable) -> None:
+        if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
+            raise TableError(
+                f"the table {self._place} takes new rows alone (delta.appendOnly), but rows of the"
+                " batch would replace older ones"
+            )
+
+    def _candidates(self, files: Iterable[Active]) -> Iterator[Active]:
+        """The files that may hold rows of the batch's keys, partition by partition."""
+        may = [
+            file for file in files if self._keys.may_be_in(dict(file.stored.partition), file.bounds)
+        ]
+        yield from sorted(may, key=lambda one: (str(one.stored.partition), one.modified_ms))
+
+    def _found(self, files: Iterable[Active], schema: pa.Schema) -> Iterator[_Found]:
+        """The matches of the batch in those of the files that may hold some of its keys.
+
+        It looks up many rows at a time, because each lookup costs about as much as the batch has rows.
+        """
+        names = {*self._batch.keys, self._batch.sequence}
+        few = pa.schema([one for one in schema if one.name in names])
+        at_once = max(_LOOKED_UP_ROWS, 2 * self._batch.rows.num_rows)
+        begun: list[_Found] = []
+        waiting: list[pa.RecordBatch] = []
+        many = 0
+        for file in self._candidates(files):
+            begun.append(_Found(file))
+            for rows in read_files(self._place, [file.stored], few, _READ_ROWS):
+                begun[-1].rows += rows.num_rows
+                waiting.append(rows)
+                many += rows.num_rows
+                if many >= at_once:
+                    self._look_up(waiting, begun)
+                    waiting, many = [], 0
+            if waiting and len(begun[-1].at):  # the rest of a large file
+                self._look_up(waiting, begun)
+                waiting, many = [], 0
+            if not waiting:
+                yield from begun
+                begun = []
+        if waiting:
+            self._look_up(waiting, begun)
+        yield from begun
+
+    def _look_up(self, waiting: list[pa.RecordBatch], begun: list[_Found]) -> None:
+        """Look up rows, which belong to the files in ``begun`` that are not complete, in order."""
+        schema = waiting[0].schema
+        columns = [pa.concat_arrays([each[one] for each in waiting]) for one in schema.names]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        at = self._keys.rows_of(rows)
+        newer = self._newer(at, rows.column(self._batch.sequence))
+        done = 0
+        for each in begun:
+            more = each.rows - len(each.at)
+            each.at = np.concatenate([each.at, at[done : done + more]])
+            each.newer = np.concatenate([each.newer, newer[done : done + more]])
+            done += more
+
+    def _newer(self, found: _Numbers, sequence: pa.Array) -> _Numbers:
+        there = found >= 0
+        newer = np.zeros(len(found), bool)
+        if there.any():
+            ours = self._sequence.take(pa.array(found[there]))
+            theirs = sequence.filter(pa.array(there))
+            above = pc.greater(ours, theirs)
+            if pa.types.is_floating(ours.type):  # a NaN is greater than all numbers, as in Spark
+                above = pc.or_(above, pc.and_not(pc.is_nan(ours), pc.is_nan(theirs)))
+            newer[there] = above.fill_null(False).to_numpy(zero_copy_only=False)
+        return newer
+
+    def _rewritten(
+        self, file: Active, schema: pa.Schema, at: _Numbers, newer: _Numbers
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file: rows that stay, and rows that newer ones replace."""
+        begin = 0
+        for rows in ahead(read_files(self._place, [file.stored], schema, _READ_ROWS)):
+            end = begin + rows.num_rows
+            changed, ours = newer[begin:end], at[begin:end]
+            begin = end
+            if not changed.any():
+                yield rows
+                continue
+            yield rows.filter(pa.array(~changed))
+            update = changed.copy()
+            update[changed] = ~self._deletes[ours[changed]]
+            old = rows.filter(pa.array(update))
+            new = self._batch.rows.take(pa.array(ours[update]))
+            names = {*new.column_names}
+            columns = [new[one.name] if one.name in names else old[one.name] for one in schema]
+            yield from pa.table(columns, schema=schema).to_batches()
+        if begin != len(at):
+            raise TableError(f"{file.logged} of {self._place} changed while it was read")
+
+    def _inserted(self, new: _Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Rows whose keys the table lacks; columns that the batch lacks are null."""
+        rows = self._batch.rows.filter(pa.array(new))
+        names = {*rows.column_names}
+        columns = [
+            rows[one.name] if one.name in names else pa.nulls(rows.num_rows, one.type)
+            for one in schema
+        ]
+        yield from pa.table(columns, schema=schema).to_batches(_READ_ROWS)

@@ -1,0 +1,209 @@
+"""The options of ``format("jetstream_delta")``: Spark's strings, parsed into frozen values.
+
+The tables of rows define each option. ``storage.<name>`` options go to the object store unchanged;
+``deltalake`` defines them.
+
+Does not depend on Spark, and opens nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pelton.spark.holding import FAIL, IF_BEHIND, checkpoint_given
+from pelton.spark.parsing import (
+    SEQUENCE_MAX,
+    OptionError,
+    Row,
+    count,
+    flag,
+    no_pushdown,
+    parse,
+    size,
+    text,
+)
+from pelton.spark.tables.aside_options import (
+    ASIDE_ROWS,
+    FAILING,
+    AsideOptions,
+    take_aside,
+)
+from pelton.spark.tables.places import Place, place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT = "jetstream_delta"
+_STORAGE = "storage."
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """Parse names of columns with commas between."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or len(set(names)) < len(names):
+        raise OptionError("one or more names of columns with commas between, each once")
+    return names
+
+
+def version_number(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    if not text.isascii() or not text.isdigit() or int(text) > SEQUENCE_MAX:
+        raise OptionError("a version of the table, such as 0 or 17")
+    return int(text)
+
+
+def point_in_time(text: str) -> datetime:
+    """Parse a time, in UTC if it names no zone."""
+    try:
+        parsed = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise OptionError("a time such as 2026-10-16T23:04:01Z") from None
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
+
+
+def _starting(text: str) -> int | str:
+    word = text.strip().lower()
+    if word in ("snapshot", "latest"):
+        return word
+    try:
+        return version_number(word)
+    except OptionError:
+        raise OptionError("snapshot, latest, or a version such as 17") from None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of one writer. ``None`` means "not given"."""
+
+    place: Place
+    partition_by: tuple[str, ...] | None = None
+    merge_schema: bool = False
+    overwrite_schema: bool = False
+    rows_per_file: int | None = None
+    check_replay: bool = True
+    mark_name: str | None = None
+    mark_number: int | None = None
+    if_behind: str = FAIL
+    aside: AsideOptions = FAILING
+    checkpoint: str | None = None
+    """The checkpoint folder of the query that writes."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of one reader. ``None`` means "not given"."""
+
+    place: Place
+    columns: tuple[str, ...] | None = None
+    version: int | None = None
+    time: datetime | None = None
+    starting: int | str = "snapshot"
+    files_per_trigger: int = 1000
+    skip_changes: bool = False
+    batch_rows: int = 8192
+    partition_bytes: int = 64 * 2**20
+
+
+PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
+WRITE_ROWS: tuple[Row, ...] = (
+    PATH,
+    Row(
+        "partitionBy",
+        "partition_by",
+        column_names,
+        "Columns whose values get folders of their own.",
+    ),
+    Row("mergeSchema", "merge_schema", flag, "Add columns that the table does not have."),
+    Row(
+        "overwriteSchema",
+        "overwrite_schema",
+        flag,
+        "An overwrite may change the columns, too. Batch only.",
+    ),
+    Row("maxRecordsPerFile", "rows_per_file", count, "Begin another file after so many rows."),
+    Row(
+        "checkReplay",
+        "check_replay",
+        flag,
+        "A batch that the table holds must come again with as many rows.",
+    ),
+    Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
+    Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
+    IF_BEHIND,
+    *ASIDE_ROWS,
+)
+READ_ROWS: tuple[Row, ...] = (
+    PATH,
+    Row("columns", "columns", column_names, "Read only these columns, in this order."),
+    Row("versionAsOf", "version", version_number, "The table at a version. Batch only."),
+    Row("timestampAsOf", "time", point_in_time, "The table at a time. Batch only."),
+    Row(
+        "startingVersion",
+        "starting",
+        _starting,
+        "Where a query without a checkpoint begins: snapshot, latest, or a version.",
+    ),
+    Row("maxFilesPerTrigger", "files_per_trigger", count, "At most so many files in a batch."),
+    Row(
+        "skipChangeCommits",
+        "skip_changes",
+        flag,
+        "Pass over commits that change or remove rows, instead of failing.",
+    ),
+    Row("batchRows", "batch_rows", count, "Rows in one Arrow batch at most."),
+    Row("partitionBytes", "partition_bytes", size, "About so many bytes of files per task."),
+    Row(
+        "pushdown",
+        "pushdown",
+        no_pushdown,
+        "false: Spark would give later queries of a DataFrame what the first one's where() left.",
+    ),
+)
+# Spark adds these options for itself.
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
+
+
+def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[str, Any]:
+    storage = {
+        name[len(_STORAGE) :]: str(value)
+        for name, value in given.items()
+        if name.lower().startswith(_STORAGE)
+    }
+    rest = {
+        name: str(value)
+        for name, value in given.items()
+        if name.lower() not in _SPARKS and not name.lower().startswith(_STORAGE)
+    }
+    values = parse(rows, rest, format_name=f"{FORMAT}, {doing},")
+    if "path" not in values:
+        raise OptionError('option path is missing: .option("path", "/data/orders")')
+    values["place"] = place(str(values.pop("path")), storage)
+    return values
+
+
+def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Parse the options of a write. Raises :class:`OptionError`."""
+    values = _parse(WRITE_ROWS, given, "writing")
+    aside = take_aside(values)
+    options = WriteOptions(**values, aside=aside, checkpoint=checkpoint_given(given))
+    if (options.mark_name is None) != (options.mark_number is None):
+        raise OptionError("txnAppId and txnVersion go together")
+    if streaming and options.mark_name is not None:
+        raise OptionError("txnAppId is for batch writes; a query has its id and its batches")
+    if streaming and options.overwrite_schema:
+        raise OptionError("overwriteSchema is for batch writes")
+    return options
+
+
+def parse_read(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Parse the options of a read. Raises :class:`OptionError`."""
+    values = _parse(READ_ROWS, given, "reading")
+    values.pop("pushdown", None)
+    options = ReadOptions(**values)
+    if options.version is not None and options.time is not None:
+        raise OptionError("give either versionAsOf or timestampAsOf")
+    if streaming and (options.version is not None or options.time is not None):
+        raise OptionError("versionAsOf and timestampAsOf are for batch reads; see startingVersion")
+    return options

@@ -1,0 +1,287 @@
+"""Micro-batches into tables from ``foreachBatch``: append rows, or keep the newest row of each key.
+
+:func:`upsert` keeps one row per key, the one with the greatest sequence::
+
+    batch          table before          after
+    k=1 seq=7      k=1 seq=5             k=1 seq=7     newer: replaced
+    k=2 seq=3      k=2 seq=4             k=2 seq=4     older: left
+    k=3 seq=9                            k=3 seq=9     new: inserted
+
+So a batch that runs again changes nothing, even without its mark, which the commit has as well. Spark
+selects the newest row of each key in the batch; the driver makes the merge in one process
+(:mod:`pelton.spark.tables.merges`), for tables of up to some gigabytes.
+
+:func:`append` is for several tables from one batch, such as good rows and bad ones.
+
+Does not depend on streams: a column orders the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pelton.spark.filling import repeated_until
+from pelton.spark.holding import FAIL, memory_of
+from pelton.spark.tables.aside import Aside, RowUnfit
+from pelton.spark.tables.aside_options import AsideOptions
+from pelton.spark.tables.behind import Watched
+from pelton.spark.tables.commits import HERE, Write, batch_of, last_of
+from pelton.spark.tables.fitting import fits
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.merges import Merge
+from pelton.spark.tables.merges_by_rules import Rows, Upserted
+from pelton.spark.tables.options import FORMAT
+from pelton.spark.tables.places import Place, TableError, place
+from pelton.spark.tables.schemas import table_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# Additional columns, with names that no table has.
+_NULL = "pelton null"
+_UNFIT = "pelton unfit"
+_DELETE = "pelton delete"
+
+
+def upsert(
+    rows: DataFrame,
+    batch_id: int,
+    path: str | os.PathLike[str],
+    *,
+    keys: Sequence[str],
+    sequence: str = "seq",
+    delete_when: str | None = None,
+    merge_schema: bool = False,
+    storage: Mapping[str, str] | None = None,
+    query_id: str | None = None,
+    if_behind: str = FAIL,
+    on_row_error: str = FAIL,
+    error_path: str | os.PathLike[str] | None = None,
+) -> Upserted:
+    """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
+
+    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates
+    the table when it does not exist. ``delete_when`` is a condition of Spark's SQL over the columns: a row
+    that meets it removes the row of its key if that is older, and is not inserted; an older row in a
+    later batch inserts the key again. ``merge_schema`` adds columns that the table lacks. ``query_id`` is
+    that of the query that runs the batch, unless given. ``if_behind="begin"`` goes on with a table that
+    is gone or holds less than before; ``if_behind="fill"`` puts the query back to the table's last batch,
+    and ends it. A row with a text that is not UTF-8, or a date outside the years 1 to 9999, fails the
+    batch; with ``on_row_error="side"`` it goes to the folder ``error_path``.
+
+    Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
+    don't fit, another driver runs the same query, or the store fails.
+    """
+
+    for name in (*keys, sequence):
+        if name not in rows.columns:
+            raise TableError(f"upsert needs the column {name}; there are {', '.join(rows.columns)}")
+    aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
+    found = _newest(rows, keys, sequence, delete_when)
+    where = place(path, storage)
+    mark = _mark(rows, batch_id, query_id)
+    checkpoint = checkpoint_of(rows)
+    watched = Watched(memory_of(checkpoint, str(where)), if_behind)
+    look_at(where, watched, batch=batch_id)
+    each = checkpoint is not None and watched.memory.checkpoint is None
+    if each:
+        watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
+    with _adaptive(rows.sparkSession):
+        newest_rows = _without_unfit(found.toArrow(), Aside(aside, mark.name, mark.number, 0))
+    done = merge(
+        newest_rows,
+        where,
+        keys=keys,
+        sequence=sequence,
+        mark=mark,
+        merge_schema=merge_schema,
+        again_until=repeated_until(watched.memory.checkpoint),
+        each=each,
+    )
+    watched.taken(mark, rows=newest_rows.num_rows > 0)
+    return done
+
+
+def _newest(
+    rows: DataFrame, keys: Sequence[str], sequence: str, delete_when: str | None
+) -> DataFrame:
+    """The newest row of each key, and with it all rows of the key that do not fit."""
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
+
+    order, whole = _column(sequence), F.struct(*map(_column, rows.columns))
+    good = fits(rows)
+    if good is None:
+        unfit = F.lit(None)
+        nulls = F.count("*") != F.count(order)
+    else:
+        unfit = F.collect_list(F.when(~good, whole))
+        nulls = F.count(F.when(good, F.lit(1))) != F.count(F.when(good, order))
+        order, whole = F.when(good, order), F.when(good, whole)
+    newest = F.max_by(whole, order).alias("newest")
+    columns = [newest, nulls.alias(_NULL), unfit.alias(_UNFIT)]
+    found = rows.groupBy(*map(_column, keys)).agg(*columns).select("newest.*", _NULL, _UNFIT)
+    if delete_when is not None:
+        found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    return found
+
+
+def _without_unfit(found: pa.Table, aside: Aside) -> pa.Table:
+    """The newest rows; those that do not fit go aside. Raises :class:`TableError` for one that fails."""
+    unfit = found[_UNFIT].combine_chunks()
+    found = found.drop_columns([_UNFIT])
+    if pa.types.is_null(unfit.type) or not len(unfit.flatten()):
+        aside.close()
+        return found
+    lists = [unfit] if isinstance(unfit, pa.Array) else unfit.chunks
+    batches = [pa.RecordBatch.from_struct_array(each.flatten()) for each in lists]
+    try:
+        for _ in aside.fit(batches):
+            pass
+    except RowUnfit as error:
+        raise TableError(f"upsert: {error}") from None
+    aside.close()
+    # Of a key without a row that fits there is no newest one.
+    names = [name for name in found.column_names if name not in (_NULL, _DELETE)]
+    there = [pc.is_valid(found[name]) for name in names]
+    return found.filter(reduce(pc.or_, there))
+
+
+def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None:
+    """Compare a table with its note, before anything is written.
+
+    Raises :class:`TableError` when rows of earlier batches are missing.
+    """
+    table = HERE.opened(where)
+    watched.look(
+        table is not None,
+        lambda query: batch_of(table, query),
+        batch=batch,
+    )
+
+
+@contextlib.contextmanager
+def _adaptive(spark: SparkSession) -> Iterator[None]:
+    """Let Spark choose the number of tasks of a shuffle by its rows.
+
+    Spark does not do so for batches of a query: its default of 200 tasks takes a second for a few rows.
+    """
+    name = "spark.sql.adaptive.enabled"
+    kept = spark.conf.get(name)
+    spark.conf.set(name, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(name, kept or "false")
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def append(
+    rows: DataFrame,
+    batch_id: int,
+    path: str | os.PathLike[str],
+    *,
+    query_id: str | None = None,
+    **options: str,
+) -> None:
+    """Append a batch to the table at ``path`` once, even when it runs again; for ``foreachBatch``.
+
+    ``options`` are those of ``format("jetstream_delta")``. Executors write the rows. Errors are Spark's,
+    with the text of the :class:`TableError`.
+    """
+    mark = _mark(rows, batch_id, query_id)
+    writer = rows.write.format(FORMAT).mode("append").options(**options)
+    if (checkpoint := checkpoint_of(rows)) is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.option("txnAppId", mark.name).option("txnVersion", str(mark.number))
+    writer.save(place(path).uri)
+
+
+def _mark(rows: DataFrame, batch_id: int, query_id: str | None) -> Mark:
+    if query_id is not None:
+        return Mark(query_id, batch_id)
+    context = rows.sparkSession.sparkContext
+    found = context.getLocalProperty("sql.streaming.queryId")
+    if found is None:
+        raise TableError("not called by foreachBatch of a query; give query_id")
+    return Mark(found, batch_id, context.getLocalProperty("spark.jobGroup.id") or "")
+
+
+def checkpoint_of(rows: DataFrame) -> str | None:
+    """The checkpoint of the query that gives a batch to ``foreachBatch``; None outside a query."""
+    spark = rows.sparkSession
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        return None
+    # Errors of Spark; without a checkpoint nothing is compared.
+    with contextlib.suppress(Exception):
+        java: Any = spark._jsparkSession  # the only way to a query of another session
+        running = java.sharedState().activeStreamingQueries()
+        found = running.get(spark._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]  # there is a JVM
+        return str(found.resolvedCheckpointRoot())
+    return None
+
+
+def merge(
+    rows: pa.Table,
+    where: Place,
+    *,
+    keys: Sequence[str],
+    sequence: str,
+    mark: Mark,
+    merge_schema: bool = False,
+    again_until: int = -1,
+    each: bool = False,
+) -> Upserted:
+    """Do the work of :func:`upsert` for collected rows, one per key.
+
+    Two columns are not for the table: one is true where there were nulls, one where the row deletes.
+    Without rows nothing is committed except, with ``each``, the mark.
+    """
+    names = [name for name in rows.column_names if name not in (_NULL, _DELETE)]
+    nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []
+    if any(nulls) or any(rows[name].null_count for name in (*keys, sequence)):
+        raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
+    schema = pa.schema([pa.field(name, _type(rows.schema.field(name))) for name in names])
+    write = Write(
+        schema=schema,
+        mark=mark,
+        merge_schema=merge_schema,
+        check_again=False,
+        again_until=again_until,
+        each=each,
+    )
+    if not rows.num_rows:
+        if each:
+            HERE.commit(where, write)
+        elif HERE.opened(where) is None:
+            HERE.create(where, schema)
+        return Upserted()
+    deletes = pa.repeat(False, rows.num_rows)
+    if _DELETE in rows.column_names:
+        deletes = rows[_DELETE].combine_chunks().fill_null(False)
+    batch = Rows(rows.select(names).cast(schema), deletes, tuple(keys), sequence)
+    made = Merge(batch, write, where)
+    return made.did if HERE.once(where, write, made.commit) else Upserted()
+
+
+def _type(field: pa.Field) -> pa.DataType:
+    try:
+        return table_type(field.type)
+    except TypeError:
+        raise TableError(
+            f"column {field.name} is {field.type}, which a Delta table does not hold"
+        ) from None

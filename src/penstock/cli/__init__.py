@@ -1,4 +1,0 @@
-"""The ``penstock`` command: work with a server from a terminal, through ``penstock.client``.
-
-A module is loaded when its command is used; rich is loaded only if there is a terminal.
-"""

@@ -1,1 +1,0 @@
-"""``penstock account``: the account of the connection."""

@@ -1,1 +1,0 @@
-"""The commands of ``penstock audit``: gather what servers say, and check it for what goes wrong later."""

@@ -1,1 +1,0 @@
-"""``penstock apply``, ``plan``, ``drift``, ``export`` and ``validate``: configuration as code."""

@@ -1,1 +1,0 @@
-"""``penstock consumer`` and ``explain``: a module for each group of verbs."""

@@ -1,1 +1,0 @@
-"""``penstock context``: URLs and credentials under names."""

@@ -1,1 +1,0 @@
-"""``penstock kv``: buckets, their keys, and both as JSON."""

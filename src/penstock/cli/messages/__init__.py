@@ -1,1 +1,0 @@
-"""``penstock pub``, ``sub``, ``req`` and ``reply``, and their common part: bodies, templates, decoders."""

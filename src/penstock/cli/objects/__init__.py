@@ -1,1 +1,0 @@
-"""``penstock object``: object stores and the objects in them."""

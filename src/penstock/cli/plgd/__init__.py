@@ -1,1 +1,0 @@
-"""``penstock plgd``: the events of a plgd hub."""

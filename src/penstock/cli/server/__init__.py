@@ -1,1 +1,0 @@
-"""The commands of ``penstock server``: running servers, and tools for operators."""

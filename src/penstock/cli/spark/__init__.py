@@ -1,1 +1,0 @@
-"""``penstock spark``, ``tables`` and ``pipeline``."""

@@ -1,1 +1,0 @@
-"""``penstock sql``: questions, the forms of their results, the prompt."""

@@ -1,1 +1,0 @@
-"""``penstock store``, and ``--store`` of other commands: a store folder without a server."""

@@ -1,1 +1,0 @@
-"""``penstock stream``, ``replay`` and ``diff-stream``: a module for each group of verbs."""

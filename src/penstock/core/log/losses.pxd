@@ -1,8 +1,0 @@
-"""Finding the lost sequences of a log. See losses.pyx."""
-from penstock.core.log.log cimport Log
-from penstock.core.log.record cimport Ranges
-from penstock.core.log.scan cimport Opened
-
-cdef list find_orphans(Log log, list names, list opened)         # (first, Evidence) of the segments whose index file exists without a segment file
-cdef int ranges_said(Opened o, Ranges* out) except -1            # adds the ranges in the REMOVE records of a segment
-cdef int tell_lost(Log log, list opened, list orphans) except -1       # fills log.lost

@@ -1,7 +1,0 @@
-"""What Python sees of the segments of a log; the compiled methods are declared in segment_list.pxd."""
-
-from penstock.core.log.segment import Segment
-
-class SegmentList:
-    items: list[Segment]
-    loaded_limit: int

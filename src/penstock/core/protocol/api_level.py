@@ -1,3 +1,0 @@
-"""The level of the JetStream API that Penstock offers (ADR-44); level 5 is nats-server 2.15."""
-
-API_LEVEL = 5

@@ -1,1 +1,0 @@
-"""Snapshots and restores of streams, in the formats of nats-server and of Penstock."""
