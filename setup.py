@@ -3,9 +3,12 @@
 `pelton.core.libraries` says which module is in which library, and imports it from there. On a platform that is not
 Linux only the portable library is built.
 
+Without a compiler, and with PELTON_PURE=1, nothing is compiled, and clients use the twins in `pelton.core.plain`.
+
 PELTON_DEBUG=1 builds with bounds checks and debug symbols; PELTON_SANITIZE=1 adds AddressSanitizer; PELTON_BUILD_JOBS
 is how many modules are compiled at once (all processors unless set). PELTON_CORE=built says that the libraries lie
-in src already: an editable install would compile all of them once more.
+in src already: an editable install would compile all of them once more. PELTON_CORE=required makes a build without
+them fail, as it does with --inplace.
 """
 
 import os
@@ -19,7 +22,9 @@ from setuptools.command.build_ext import build_ext
 
 SANITIZE = os.environ.get("PELTON_SANITIZE") == "1"
 DEBUG = os.environ.get("PELTON_DEBUG") == "1" or SANITIZE
+PURE = os.environ.get("PELTON_PURE") == "1"
 BUILT = os.environ.get("PELTON_CORE") == "built"
+REQUIRED = os.environ.get("PELTON_CORE") == "required"
 KIND = "sanitize" if SANITIZE else "debug" if DEBUG else "release"
 
 
@@ -118,6 +123,12 @@ def module_of(source: str) -> str:
 
 class BuildLibraries(build_ext):
     """Compiles the modules that changed, several at once, and links the libraries."""
+
+    def finalize_options(self) -> None:
+        """Say whether an installation may be without the libraries."""
+        super().finalize_options()
+        for extension in self.extensions:
+            extension.optional = not REQUIRED and not (self.inplace and not self.editable_mode)
 
     def build_extensions(self) -> None:
         """Make C files of the Cython sources, then the libraries of these."""
@@ -228,4 +239,4 @@ def link_arguments() -> list[str]:
 
 # The guard matters: with several jobs Cython starts processes that may import this file again.
 if __name__ == "__main__":
-    setup(ext_modules=[] if BUILT else libraries(), cmdclass={"build_ext": BuildLibraries})
+    setup(ext_modules=[] if BUILT or PURE else libraries(), cmdclass={"build_ext": BuildLibraries})
