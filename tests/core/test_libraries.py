@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import pickle
+import pkgutil
 import subprocess
 import sys
 from collections import Counter
@@ -26,7 +27,7 @@ def test_a_library_has_one_module_of_a_name() -> None:
 
 
 def test_the_portable_modules_are_there() -> None:
-    assert {*MODULES, "_shared"} >= PORTABLE
+    assert {*MODULES, "_portable", "_shared"} >= PORTABLE
     assert {library_of(module) for module in MODULES} == set(LIBRARIES)
 
 
@@ -45,6 +46,13 @@ def test_a_module_is_itself(name: str) -> None:
     assert Path(module.__file__ or "").name.startswith(f"{library_of(name)}.")
     assert module.__spec__ is not None
     assert module.__spec__.origin == module.__file__
+
+
+def test_everything_in_the_package_can_be_imported() -> None:
+    found = [each.name for each in pkgutil.walk_packages(pelton.core.__path__, "pelton.core.")]
+    assert {f"pelton.core.{library}" for library in LIBRARIES} <= {*found}
+    for name in found:
+        importlib.import_module(name)
 
 
 def test_classes_are_pickled_by_their_own_names() -> None:

@@ -20,6 +20,7 @@ CORE = "pelton.core."
 
 PORTABLE = frozenset(
     {
+        "_portable",
         "_shared",
         "base.buffer",
         "base.maps",
@@ -40,7 +41,7 @@ PORTABLE = frozenset(
 )
 LIBRARIES = ("_portable", "_linux")
 # Of these only compiled modules know.
-WITHOUT_TWIN = {"_shared", "base.maps", "protocol.subject_nodes"}
+WITHOUT_TWIN = {"_portable", "_shared", "base.maps", "protocol.subject_nodes"}
 
 
 def library_of(module: str) -> str:
@@ -100,12 +101,22 @@ class TwinLoader:
         """Nothing: it is complete."""
 
 
+def require_server() -> None:
+    """Raise NoServerError unless the server's compiled modules are there."""
+    for finder in sys.meta_path:
+        if isinstance(finder, Finder) and finder.linux is None:
+            raise NoServerError(no_server())
+
+
 def no_server() -> str:
     """Why the server's modules are not there, and what to do, in one line."""
     if sys.platform != "linux":
-        return "the server needs Linux: run it in a container or in WSL; clients on this system connect to it as usual"
+        return (
+            "the server, its stores and the loads of pelton bench need Linux: run them in a container "
+            "or in WSL; clients on this system connect as usual"
+        )
     if os.environ.get("PELTON_PURE") == "1":
-        return "the server is compiled, and PELTON_PURE=1 hides all that is: unset it"
+        return "the server is compiled, and PELTON_PURE=1 hides what is: unset it"
     return (
         "the server's compiled modules are missing: install a C compiler and Python's headers, then "
         "run pip install --force-reinstall --no-cache-dir --no-binary pelton pelton"
