@@ -47,6 +47,7 @@ def _run(click: "ModuleType", given: list[str], tool: str) -> int:
         without_number,
     )
     from pelton.cli.tree import pelton
+    from pelton.core.libraries import NoServerError
     from pelton.errors import PeltonError
 
     as_json = wants_json(given)
@@ -69,7 +70,7 @@ def _run(click: "ModuleType", given: list[str], tool: str) -> int:
         # The reader of the output has closed it. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (PeltonError, OSError, ValueError) as problem:
+    except (PeltonError, NoServerError, OSError, ValueError) as problem:
         return tell(failure_of(problem, tool), as_json=as_json, tool=tool)
     return result if isinstance(result, int) else 0
 

@@ -7,6 +7,8 @@ imported this package keep the seed that they have.
 import os
 import sys
 
+from pelton.core.libraries import require_server
+
 _WITH_MAPS = ("pelton.core.base.maps", "pelton.core.protocol.subjects", "pelton.core.log.log")
 
 
@@ -20,5 +22,6 @@ def seed_once() -> bool:
     return True
 
 
+require_server()  # before anything that only Linux has is imported
 SEEDED = seed_once()
 """Whether this package has drawn the seed of the process."""

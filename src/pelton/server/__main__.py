@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 
+from pelton.core.libraries import NoServerError, require_server
 from pelton.server.errors import OptionError, StartError
 from pelton.server.options import PROGRAM, USAGE, Options, parse_options
 
@@ -25,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2 if isinstance(problem, OptionError) else 1
     except KeyboardInterrupt:
         return 130
+    except NoServerError as missing:
+        print(f"{PROGRAM}: {missing}", file=sys.stderr)
+        return 1
 
 
 def _main(arguments: list[str]) -> int:
@@ -78,6 +82,7 @@ def _check(options: Options) -> int:
 
 
 def _serve(options: Options) -> int:
+    require_server()
     gc.disable()  # until the server serves: loading makes no garbage
     from pelton.server.logs.log import Log
     from pelton.server.startup import settings_of

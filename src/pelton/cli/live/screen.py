@@ -7,6 +7,7 @@ new size draws it again at once. Keys are read if standard input is the terminal
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import select
 import signal
@@ -84,7 +85,7 @@ def opened(*, wanted: bool = True) -> Iterator[Screen]:
     from rich.live import Live
 
     with contextlib.ExitStack() as stack:
-        keys = sys.stdin.isatty()
+        keys = sys.stdin.isatty() and importlib.util.find_spec("termios") is not None
         if keys:
             stack.enter_context(_keys_at_once())
         live = stack.enter_context(Live(console=Console(), screen=True, auto_refresh=False))
@@ -93,8 +94,9 @@ def opened(*, wanted: bool = True) -> Iterator[Screen]:
         def changed(number: int, frame: Any) -> None:
             screen.resized = True
 
-        before = signal.signal(signal.SIGWINCH, changed)
-        stack.callback(signal.signal, signal.SIGWINCH, before)
+        if hasattr(signal, "SIGWINCH"):  # Windows says nothing of a new size
+            before = signal.signal(signal.SIGWINCH, changed)
+            stack.callback(signal.signal, signal.SIGWINCH, before)
         yield screen
 
 

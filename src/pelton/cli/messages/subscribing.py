@@ -233,7 +233,8 @@ class _Printer:
             Path(folder) / f"{self.taken}.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
         )
         with open(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(descriptor, 0o600)  # the file may have existed
+            if hasattr(os, "fchmod"):  # not on Windows
+                os.fchmod(descriptor, 0o600)  # the file may have existed
             file.write(text + "\n")
 
     def end(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from contextlib import contextmanager
@@ -38,6 +37,8 @@ class Interval(Duration):
 @contextmanager
 def alone_on(folder: Path) -> Iterator[None]:
     """Locks a folder for the time of the context; an error when another run has locked it."""
+    import fcntl
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "run.lock").open("a+", encoding="utf-8")

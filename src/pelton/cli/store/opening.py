@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 from typing import TYPE_CHECKING
 
 import click
@@ -37,6 +36,8 @@ def key_of_store() -> str:
 
 def more_files() -> None:
     """Raise the limit of open files: a store in use is held open while it is read."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import ssl
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from pelton.errors import ConnectError
 
 from ..protocol.socks import talk
+from .polling import READABLE, WRITABLE, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ..protocol.socks import Proxy
     from .guard import Bell, Guard
 
-READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
-WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR
+# Windows has a number of its own for it.
+_UNDER_WAY = {errno.EINPROGRESS, getattr(errno, "WSAEWOULDBLOCK", errno.EINPROGRESS)}
 _WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
 
 
@@ -42,9 +42,9 @@ class Patience:
 
     def wait(self, waited: socket.socket, events: int, deadline: float) -> None:
         """Wait until the socket is ready; TimeoutError at the deadline, ConnectError after ``close``."""
-        poll = select.poll()
+        poll = new_poll()
         poll.register(waited, events)
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._bell, READABLE)
         fileno, bell = waited.fileno(), self._bell
         while True:
             bell.attend()
@@ -83,7 +83,7 @@ class Patience:
             try:
                 opened.setblocking(False)
                 code = opened.connect_ex(address)
-                if code == errno.EINPROGRESS:
+                if code in _UNDER_WAY:
                     self.wait(opened, WRITABLE, now + share)
                     code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import threading
 from itertools import starmap
@@ -106,18 +107,20 @@ class Bell:
                                  └── wake ──► SILENT        └── wake, which rings ──► SILENT
     """
 
-    __slots__ = ("_ear", "_lock", "_mouth", "_state")
+    __slots__ = ("_ear", "_lock", "_mouth", "_pair", "_state")
 
     def __init__(self) -> None:
         """Silent."""
         self._state = SILENT
         self._lock = threading.RLock()  # garbage collection may ring at any moment
-        if hasattr(os, "eventfd"):
+        self._pair: tuple[socket.socket, ...] = ()
+        if hasattr(os, "eventfd"):  # on Linux
             self._ear = self._mouth = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
-            self._ear, self._mouth = os.pipe()
-            os.set_blocking(self._ear, False)
-            os.set_blocking(self._mouth, False)
+            self._pair = socket.socketpair()  # Windows waits for sockets only
+            for end in self._pair:
+                end.setblocking(False)
+            self._ear, self._mouth = (end.fileno() for end in self._pair)
 
     def __del__(self) -> None:
         """Give the descriptor back."""
@@ -159,18 +162,21 @@ class Bell:
         """End the wait that is under way, or the next one; nothing once it is closed."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it rings already
             if self._mouth >= 0:
-                os.write(self._mouth, _ONE)
+                self._pair[1].send(_ONE) if self._pair else os.write(self._mouth, _ONE)
 
     def hear(self) -> None:
         """Silence the bell."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._ear >= 0:
-                os.read(self._ear, 4096)
+                self._pair[0].recv(4096) if self._pair else os.read(self._ear, 4096)
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
         with self._lock:
             ends = {self._ear, self._mouth} - {-1}
             self._ear = self._mouth = -1
-            for each in ends:
-                os.close(each)
+            for end in self._pair:
+                end.close()
+            if not self._pair:
+                for each in ends:
+                    os.close(each)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import select
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
 from .guard import Bell
+from .polling import READABLE, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +61,8 @@ class Keeper:
         bell = self.bell
 
         def sleep() -> None:
-            poll = select.poll()
-            poll.register(bell, select.POLLIN)
+            poll = new_poll()
+            poll.register(bell, READABLE)
             poll.poll(max(0.0, seconds) * 1000)
             bell.hear()
 
@@ -108,4 +108,5 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_living.clear)  # their threads are the parent's
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_living.clear)  # their threads are the parent's

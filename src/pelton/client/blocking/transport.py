@@ -5,7 +5,6 @@ Called with the client's guard; the waits give it away.
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 import time
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 from pelton.errors import ConnectError
 
 from ..protocol.tls import make_context
-from .dialing import READABLE, Patience
+from .dialing import Patience
+from .polling import READABLE, WRITABLE, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ class Transport:
         self.reason: Exception | None = None
         """Why the connection ended, if the transport knows it."""
         connected.setblocking(False)
-        if connected.family != socket.AF_UNIX:
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.closed = False
         """Whether ``close`` was called, maybe while another thread waits for bytes."""
@@ -43,11 +43,11 @@ class Transport:
         self._guard = guard
         self._bell = bell
         self._socket = connected
-        self._poll = select.poll()
+        self._poll = new_poll()
         self._poll.register(connected, READABLE)
         # one for all reads: memory of its own for each one costs more than a short answer
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._poll.register(bell, select.POLLIN)
+        self._poll.register(bell, READABLE)
 
     def begin(self) -> None:
         """The connection is open, and encrypted if it is from the first byte."""
@@ -138,7 +138,7 @@ class Transport:
         if not bell.begin_wait():
             return self._read() if later else None
         if writable:
-            poll.modify(self._socket, READABLE | select.POLLOUT)
+            poll.modify(self._socket, READABLE | WRITABLE)
         given: list[object] = []
         try:
             guard.give_away(given)
@@ -153,9 +153,9 @@ class Transport:
 
     def watching(self, bell: Bell, deadline: float) -> Callable[[], object]:
         """A function that waits for bytes or for that bell, and needs neither guard nor transport."""
-        poll = select.poll()
+        poll = new_poll()
         poll.register(self._socket, READABLE)
-        poll.register(bell, select.POLLIN)
+        poll.register(bell, READABLE)
 
         def wait() -> None:
             left = deadline - time.monotonic()

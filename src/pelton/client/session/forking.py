@@ -28,4 +28,5 @@ def _leave_to_parent() -> None:
     _living.clear()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_leave_to_parent)
