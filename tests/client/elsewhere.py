@@ -56,7 +56,7 @@ def hide() -> None:
         if isinstance(finder, core.Finder):
             finder.linux = None
     pair, family = socket.socketpair, socket.AF_UNIX
-    socket.socketpair = lambda *_: pair(family)  # type: ignore[assignment]
+    socket.socketpair = lambda *_: pair(family)  # type: ignore[assignment]  # of one kind
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]  # so importing it fails
     for module, names in ATTRIBUTES.items():
@@ -64,14 +64,11 @@ def hide() -> None:
             if hasattr(module, name):
                 delattr(module, name)
 
-    def refuse(*_: object) -> None:
-        raise NotImplementedError
-
-    # as that of Windows does
+    # these refuse, as those of Windows do
     for method in ("add_signal_handler", "remove_signal_handler", "add_reader", "add_writer"):
-        setattr(asyncio.BaseEventLoop, method, refuse)
-    del asyncio.SelectorEventLoop.add_signal_handler  # type: ignore[misc]
-    del asyncio.SelectorEventLoop.remove_signal_handler  # type: ignore[misc]
+        setattr(asyncio.BaseEventLoop, method, getattr(asyncio.AbstractEventLoop, method))
+    del asyncio.SelectorEventLoop.add_signal_handler  # type: ignore[misc]  # the base has it
+    del asyncio.SelectorEventLoop.remove_signal_handler  # type: ignore[misc]  # the same
 
 
 def import_all() -> int:

@@ -14,13 +14,13 @@ _SHORT, _LONG = 9, 11  # tokens of an ack subject
 class Buffer(bytearray):
     """Bytes read through the buffer protocol; cannot grow while a view of it exists."""
 
-    def view(self, format: Literal["B", "i", "q"] = "B") -> memoryview[int]:  # noqa: A002
+    def view(self, format: Literal["B", "i", "q"] = "B") -> memoryview[int]:  # noqa: A002  # as the stub
         """The bytes as values of a struct format: "q" for int64, "i" for int32."""
         return memoryview(self).toreadonly().cast("B").cast(format)
 
-    def put(self, format: str, value: int) -> None:  # noqa: A002
+    def put(self, layout: str, value: int) -> None:
         """Append a value of a struct format."""
-        self += pack(f"={format}", value)
+        self += pack(f"={layout}", value)
 
     def cut(self, size: int) -> None:
         """Keep the first `size` bytes."""
