@@ -30,7 +30,9 @@ def _main(given: list[str], tool: str) -> int:
     try:
         import click
     except ImportError:
-        return complain("the command line is not installed; pip install 'pelton[cli]'")
+        return complain(
+            "the command line needs the packages click and rich: pip install click rich"
+        )
     return _run(click, given, tool)
 
 
@@ -79,7 +81,9 @@ def run_pipeline(arguments: list[str]) -> int:
     try:
         from pelton.pipeline.logs.run import run
     except ImportError as problem:
-        return complain(f"{problem}; pip install 'pelton[pipeline]'")
+        from pelton.errors import not_installed
+
+        return complain(str(not_installed(problem, "spark")))
     return run(arguments)
 
 

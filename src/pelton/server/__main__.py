@@ -103,7 +103,7 @@ def _serve(options: Options) -> int:
             if (missing.name or "").partition(".")[0] == "pelton":
                 raise
             raise StartError(
-                f"the package {missing.name} is not installed: pip install 'pelton[server]'"
+                f"the package {missing.name} is not installed: pip install {missing.name}"
             ) from None
     except StartError as problem:
         for line in str(problem).split("\n"):
