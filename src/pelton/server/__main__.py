@@ -165,7 +165,7 @@ def _run(settings: "Settings", log: "Log", options: Options, *, local: bool) -> 
 def _greet(server: "Server", options: Options) -> None:
     from pelton.server import serve
 
-    store = os.path.join(server.store.folder, "jetstream") if server.store is not None else ""
+    store = os.path.abspath(server.store.folder) if server.store is not None else ""
     (url,) = server.ports()["nats"]
     with contextlib.suppress(OSError):  # nobody reads it
         print(serve.greeting(url, store, options.given, serve.program_typed()), end="", flush=True)
