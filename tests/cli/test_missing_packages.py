@@ -150,6 +150,7 @@ def test_a_command_names_what_it_lacks(command: str, tmp_path: Path) -> None:
     words = command.split()
     where = [] if words[0] == "run" else ["-s", "nats://127.0.0.1:1"]
     told(without(tmp_path, hidden, COMMAND, *where, *words), line)
+    assert not (tmp_path / "data").exists()
 
 
 def test_parquet_names_what_it_lacks(peer: ServerProcess, unique: str, tmp_path: Path) -> None:

@@ -214,11 +214,18 @@ def test_the_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         data_folder({})
 
 
-def test_lines_to_type_name_the_server_and_need_no_login() -> None:
-    usual = greeting("nats://127.0.0.1:4222", "/s", {}, "uvx pelton")
+def test_lines_to_type_name_the_server_and_need_no_login(tmp_path: Path) -> None:
+    url = "nats://127.0.0.1:4222"
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    usual = greeting(url, "/s", {}, "uvx pelton", environ)
     assert "  uvx pelton pub -J orders.new '42 bolts'\n" in usual
-    assert "Now type" not in greeting("nats://127.0.0.1:4222", "/s", {"user": "ada"}, "pelton")
-    assert "Now type" not in greeting("tls://127.0.0.1:4222", "/s", {}, "pelton")
+    assert "Now type" not in greeting(url, "/s", {"user": "ada"}, "pelton", environ)
+    assert "Now type" not in greeting("tls://127.0.0.1:4222", "/s", {}, "pelton", environ)
+    other = greeting(url, "/s", {}, "pelton", environ | {"NATS_URL": "nats://example.com"})
+    (tmp_path / "nats").mkdir()
+    (tmp_path / "nats" / "context.txt").write_text("production")
+    for said in (other, greeting(url, "/s", {}, "pelton", environ)):
+        assert f"  pelton pub -J orders.new '42 bolts' -s {url}\n" in said
 
 
 def test_as_a_module_it_prints_lines_for_the_module(tmp_path: Path) -> None:

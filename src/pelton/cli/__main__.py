@@ -81,7 +81,11 @@ def run_server(arguments: list[str]) -> int:
 
 def run_pipeline(arguments: list[str]) -> int:
     """``pelton run``: server, shipper, Spark tables."""
+    from importlib.util import find_spec
+
     try:
+        if find_spec("pyspark") is None:  # it is imported when a server runs and a folder is made
+            raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
         from pelton.pipeline.logs.run import run
     except ImportError as problem:
         from pelton.errors import not_installed

@@ -168,7 +168,9 @@ def _greet(server: "Server", options: Options) -> None:
     store = os.path.abspath(server.store.folder) if server.store is not None else ""
     (url,) = server.ports()["nats"]
     with contextlib.suppress(OSError):  # nobody reads it
-        print(serve.greeting(url, store, options.given, serve.program_typed()), end="", flush=True)
+        program = serve.program_typed()
+        said = serve.greeting(url, store, options.given, program, os.environ)
+        print(said, end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def wants_log(given: "dict[str, Any]") -> bool:
     return not _LOGGING.isdisjoint(given)
 
 
-def greeting(url: str, store: str, given: "dict[str, Any]", program: str) -> str:
+def greeting(
+    url: str, store: str, given: "dict[str, Any]", program: str, environ: Mapping[str, str]
+) -> str:
     """What a server that is ready prints: its URL, its store, and three lines to type.
 
     `program` is how the user types the command `pelton`.
@@ -54,7 +56,7 @@ def greeting(url: str, store: str, given: "dict[str, Any]", program: str) -> str
     where = f"Its streams are in {store}" if store else "It has no JetStream"
     lines = [f"Pelton serves NATS clients at {url}", where, ""]
     if _LOGIN.isdisjoint(given) and url.startswith("nats:"):
-        server = "" if url == USUAL_URL else f" -s {url}"
+        server = "" if url == USUAL_URL and not _elsewhere(environ) else f" -s {url}"
         lines.append("Now type, in another terminal:")
         if store:
             lines.append(f"  {program} stream add ORDERS --subjects 'orders.>' --defaults{server}")
@@ -64,6 +66,15 @@ def greeting(url: str, store: str, given: "dict[str, Any]", program: str) -> str
         lines.append("")
     kept = "; the streams stay" if store else ""
     return "\n".join([*lines, f"Ctrl-C stops the server{kept}.", ""])
+
+
+def _elsewhere(environ: Mapping[str, str]) -> bool:
+    """Whether the command line asks another server by itself: that of a variable, or of the selected context."""
+    config = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    selected = os.path.join(config, "nats", "context.txt")
+    return any(environ.get(name) for name in ("NATS_URL", "NATS_CONTEXT")) or os.path.exists(
+        selected
+    )
 
 
 def program_typed() -> str:
