@@ -34,7 +34,7 @@ SIDE_BY_SIDE = @$(MAKE) --jobs 4
 setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
 
 run: ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
-	$(SIDE_BY_SIDE) $(VENV)/.with-pipeline build/.core
+	$(SIDE_BY_SIDE) $(VENV)/.with-spark build/.core
 	@exec $(BIN)/pelton run --store "$(or $(STORE),./data)" \
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
@@ -108,18 +108,18 @@ $(VENV)/.ready:
 	@touch $@
 
 # Each stamp holds the project, editable, with the extras in its name; the core is compiled by a step of its own. `test` is a
-# superset of `pipeline`.
+# superset of `spark`.
 $(VENV)/.with-server: pyproject.toml | $(VENV)/.ready
-	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready
-	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
+$(VENV)/.with-spark: pyproject.toml | $(VENV)/.ready
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[spark]'
 	@touch $@ $(VENV)/.with-server
 
 $(VENV)/.with-test: pyproject.toml | $(VENV)/.ready
 	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
-	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
+	@touch $@ $(VENV)/.with-spark $(VENV)/.with-server
 
 build/.core: setup.py $(CORE) | $(VENV)/.ready
 	@echo "compiling the core"

@@ -92,6 +92,7 @@ class Server:
         self._by_hand = clock is not None and not isinstance(clock, SystemClock)
         self._timers: list[tuple[int, int, Callable[[], None]]] = []  # heap, of a clock set by hand
         self._timer_count = 0
+        self.on_ready: Callable[[], object] | None = None
         self.owns_process = False  # True from run() on: signals, systemd, limits are the server's
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
@@ -339,6 +340,8 @@ class Server:
             self.log.info(f"Listening for client connections on {address}")
         self.acceptors.announce_tls()
         self.log.info("Server is ready")
+        if self.on_ready is not None:
+            self.on_ready()
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
         self.tell_systemd("READY=1")

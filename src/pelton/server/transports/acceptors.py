@@ -61,8 +61,7 @@ class Acceptors:
             from pelton.server.transports.websocket.acceptor import WebSocketAcceptor
         except ModuleNotFoundError as problem:
             raise StartError(
-                f"WebSockets need the Python package {problem.name}; "
-                "install it with: pip install 'pelton[server]'"
+                f"WebSockets need the package {problem.name}: pip install {problem.name}"
             ) from None
         event_loop = self._parts[0]
         acceptor = WebSocketAcceptor(*self._parts)
