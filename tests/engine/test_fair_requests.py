@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .test_heavy_requests import calls_of
+from tests.counting import calls_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
