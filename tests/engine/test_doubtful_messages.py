@@ -16,6 +16,7 @@ from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, START_NS, House
 
 LOG = "store/jetstream/$G/streams/S/log"
+COPY_LOG = "store/jetstream/$G/streams/C/log"
 COPIES = {"mirror": {"mirror": {"name": "S"}}, "source": {"sources": [{"name": "S"}]}}
 
 
@@ -50,12 +51,12 @@ class Story:
         assert self.disk.exists(f"{LOG}/unsure") is known
         self.disk.kill()
 
-    def fail(self, *, known: bool = True) -> None:
-        """Each sync of the log of S fails from now on."""
-        self.disk.fail("sync", errno.EIO, f"{LOG}/*", times=None)
-        self.disk.fail("open", errno.EIO, f"{LOG}/probe.tmp", times=None)
+    def fail(self, log: str = LOG, *, known: bool = True) -> None:
+        """Each sync of a log fails from now on."""
+        self.disk.fail("sync", errno.EIO, f"{log}/*", times=None)
+        self.disk.fail("open", errno.EIO, f"{log}/probe.tmp", times=None)
         if not known:
-            self.disk.fail("open", errno.EIO, f"{LOG}/unsure", times=None)
+            self.disk.fail("open", errno.EIO, f"{log}/unsure", times=None)
 
 
 def contents(house: House, name: str) -> list[bytes]:
@@ -100,6 +101,33 @@ def test_copies_go_on_when_the_disk_works_again(copy: str) -> None:
         story.disk.crash()
         house = story.start()
         assert contents(house, "C") == contents(house, "S") == expected
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["unsure", "unnoticed"])
+def test_a_work_queue_keeps_a_message_until_its_copy_is_on_the_disk(known: bool) -> None:
+    """The copy of the second message is in doubt: the queue must not remove it."""
+    story = Story()
+    house = story.start()
+    house.stream("S", subjects=["S"], retention="workqueue")
+    house.stream("C", **COPIES["source"])
+    house.pass_time(SECOND)
+    assert house.publish("S", b"0")["seq"] == 1
+    house.pass_time(20 * SECOND, SECOND // 4)
+    assert (contents(house, "S"), contents(house, "C")) == ([], [b"0"])
+    story.fail(COPY_LOG, known=known)
+    assert house.publish("S", b"1")["seq"] == 2
+    house.pass_time(2 * SECOND, SECOND // 4)
+    assert (contents(house, "S"), contents(house, "C")) == ([b"1"], [b"0", b"1"])
+    story.disk.kill()
+    story.fail(COPY_LOG, known=known)
+    house = story.start()
+    house.pass_time(60 * SECOND, SECOND // 4)
+    assert (contents(house, "S"), contents(house, "C")) == ([b"1"], [b"0", b"1"])
+    assert house.publish("S", b"2")["seq"] == 3  # with its sync S is on the disk as it is
+    story.disk.crash()
+    house = story.start()
+    house.pass_time(60 * SECOND, SECOND // 4)
+    assert (contents(house, "S"), contents(house, "C")) == ([], [b"0", b"1", b"2"])
 
 
 def test_readers_wait_for_the_disk_when_the_former_server_could_say_what_is_safe() -> None:
