@@ -152,7 +152,7 @@ class LinkedUpstream:
         """
         self._leave()
         now_ns = self._account.now_ns
-        if self.writer.target.visible < self.writer.target.log.last_seq:
+        if not self.writer.target.all_durable:
             self._ask_at_ns = now_ns + DURABLE_NS
             self._wake()
             return
