@@ -146,6 +146,7 @@ def _block(found: Name, members: list[str], *, made: bool = False, bases: bool =
         "members": listed or False,
         "inherited_members": bool(listed),
         "filters": [],
+        "show_attribute_values": not isinstance(found.value, type),
         "show_bases": bases,
         "merge_init_into_class": made,
     }
@@ -300,6 +301,8 @@ def complete(package: griffe.Module, value: type) -> None:
     for name, member in members_of(value).items():
         if not isinstance(member, property):
             found.set_member(name, function(name, member, value.__name__, found, scope))
+        elif name in found.members and not found.members[name].has_docstring:  # only its type
+            found.members[name].docstring = griffe.Docstring(prose(member.__doc__))
     if is_made_by_users(value):
         made = function("__init__", value, value.__name__, found, scope)
         made.docstring = None
