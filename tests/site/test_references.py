@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from mkdocs.config.defaults import MkDocsConfig
 
 import pelton.client
 import pelton.embedded
@@ -137,3 +138,32 @@ def test_a_page_reads_the_same_on_a_forge_and_on_the_site(page: Path) -> None:
             if re.match(r"> \[!| +(- |\d+\. )|(!!!|\?\?\?|===|:::) ", line)
         ]
     assert not found
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "source", "there"),
+    [
+        ("docs/howto/publish.md", "../../README.md#speed", "", "[x](../overview.md#speed)"),
+        ("README.md", "docs/howto/publish.md", "", "[x](howto/publish.md)"),
+        ("docs/README.md", "../deploy/README.md", "", "[x](deploy.md)"),
+        ("docs/README.md", "decisions/", "", "[x](decisions/README.md)"),
+        ("docs/reference/errors.md", "../../tools/errors.toml", "", "x"),
+        (
+            "docs/reference/errors.md",
+            "../../tools/errors.toml",
+            "https://f/b/",
+            "[x](https://f/b/tools/errors.toml)",
+        ),
+        ("docs/README.md", "nowhere.md", "", "[x](nowhere.md)"),
+        ("docs/README.md", "#speed", "", "[x](#speed)"),
+        ("docs/README.md", "https://nats.io/a.md", "", "[x](https://nats.io/a.md)"),
+    ],
+)
+def test_a_link_leads_to_where_the_site_has_the_file(
+    page: str, link: str, source: str, there: str
+) -> None:
+    config = MkDocsConfig()
+    config.load_dict({"extra": {"source": source}})
+    found = hooks.LINK.fullmatch(f"[x]({link})")
+    assert found is not None
+    assert hooks.led(found, ROOT / page, config) == there

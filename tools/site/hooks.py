@@ -2,7 +2,7 @@
 
 - The navigation is the tables of docs/README.md: a section for each heading, a page for each first link.
 - README.md and its neighbours at the root are pages of the site, too.
-- A link to a file that the site has not goes to the repository, or stays a word while none is known (``repo_url``).
+- A link to a file that the site has not goes to the repository, or stays a word while none is known (``extra.source``).
 - Text between ``<!-- made for the site: NAME -->`` and ``<!-- end -->`` is for readers without the site, which has a
   reference there that is made from the code.
 """
@@ -60,7 +60,7 @@ _MARK = re.compile(
 )
 DECISIONS = "decisions/README.md"
 FEW = 3  # links of a row that are no section of their own
-_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^( *)```(\w*)", re.MULTILINE)
 
 
@@ -83,7 +83,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if home == DOCS / "README.md":
         page.meta["hide"] = ["navigation", "toc"]
     parts = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    parts[::2] = [_LINK.sub(lambda found: led(found, home, config), part) for part in parts[::2]]
+    parts[::2] = [LINK.sub(lambda found: led(found, home, config), part) for part in parts[::2]]
     text = _FENCE.sub(
         lambda found: f"{found[1]}```{found[2].replace('console', 'sh')}", "".join(parts)
     )
@@ -120,9 +120,10 @@ def led(found: re.Match[str], home: Path, config: MkDocsConfig) -> str:
     source = (home.parent / file).resolve()
     place = place_of(source)
     if place is None:
-        if config.repo_url and source.exists():
-            return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{source.relative_to(ROOT)})"
-        return text if source.exists() else found[0]
+        if not source.exists():
+            return found[0]  # MkDocs reports it
+        base = config.extra["source"].rstrip("/")
+        return f"[{text}]({base}/{source.relative_to(ROOT)})" if base else text
     here = place_of(home)
     assert here is not None
     way = posixpath.relpath(place, posixpath.dirname(here) or ".")
@@ -157,7 +158,7 @@ def rows_of(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     for row in re.findall(r"^\|.*\|$", text, re.MULTILINE)[2:]:
         task = row.split("|")[1].strip()
         pages: dict[str, str] = {}
-        for _, label, target in _LINK.findall(row):
+        for _, label, target in LINK.findall(row):
             place = place_of((DOCS / target.partition("#")[0]).resolve())
             if place is not None:
                 pages.setdefault(place, label[0].upper() + label[1:])
