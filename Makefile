@@ -22,7 +22,7 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
+.PHONY: help setup prepared run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -83,11 +83,18 @@ exact: $(VENV)/.with-test build/.core ## streams become tables and streams again
 plgd-proto: $(VENV)/.with-test ## make the protobuf modules of src/pelton/plgd/wire again from their .proto files
 	@$(BIN)/python tools/gen_plgd_proto.py
 
-lint: $(VENV)/.with-test ## ruff: rules and format
+lint: $(VENV)/.with-test ## ruff: rules and format; actionlint and zizmor: workflows
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"
+	@$(BIN)/actionlint .github/workflows/*.yml && $(BIN)/zizmor --offline --quiet --no-progress .github && echo "workflows are clean"
 
 types: $(VENV)/.with-test ## mypy, strict
 	@$(BIN)/mypy
+
+docs: $(VENV)/.with-test build/.core ## the site, strictly, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "the site is in build/site"
+
+docs-serve: $(VENV)/.with-test build/.core ## the site at http://127.0.0.1:8000 while pages change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
 wheel: $(VENV)/.ready ## build a wheel into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl

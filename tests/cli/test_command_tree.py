@@ -1,4 +1,4 @@
-"""The command line beside that of the ``nats`` tool; cheat sheets and pages of the reference."""
+"""The command line beside that of the ``nats`` tool; cheat sheets."""
 
 from __future__ import annotations
 
@@ -157,12 +157,6 @@ def test_every_command_and_option_has_a_text() -> None:
     assert not bare
 
 
-def test_the_pages_of_the_reference_are_current() -> None:
-    command = [sys.executable, str(ROOT / "tools/gen_cli_docs.py"), "--check"]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\nrun tools/gen_cli_docs.py"
-
-
 def test_help_loads_no_client() -> None:
     """What makes the help text slow is what is loaded for it."""
     code = (
@@ -172,12 +166,6 @@ def test_help_loads_no_client() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stderr == "[]\n"
-
-
-def test_the_table_of_a_page_names_all_commands() -> None:
-    page = (ROOT / "docs/reference/cli.md").read_text()
-    named = set(re.findall(r"^\| \[`pelton ([^`]*)`\]", page, re.MULTILINE))
-    assert named == {path for path, _ in commands(pelton)}
 
 
 @pytest.mark.parametrize(
