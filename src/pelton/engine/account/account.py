@@ -28,6 +28,7 @@ from pelton.engine.account.stream_subjects import StreamSubjects
 from pelton.engine.base.batches import OpenBatches
 from pelton.engine.base.hashes import short_hash
 from pelton.engine.base.settings import SECOND, Settings
+from pelton.engine.base.steps import Steps, finish
 from pelton.engine.base.timers import Alarm, Timers
 from pelton.engine.files.files import AccountFiles, StreamFiles
 from pelton.engine.files.waiting_files import WaitingFiles
@@ -144,7 +145,7 @@ class JetStreamAccount:
         self.listening = StreamSubjects()  # the subjects of `streams`
         self.offline: dict[str, OfflineStream] = {}  # streams on the disk that cannot be opened
         # origin -> the upstreams of this server that copy the origin or wait for it
-        self.followers: dict[str, list[LocalUpstream]] = {}
+        self.followers: dict[str, dict[LocalUpstream, None]] = {}
         self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> files to remove
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # origin -> who answers direct gets
         self.remotes: dict[str, Link] = {}  # API prefix -> the link to the server behind it
@@ -161,6 +162,8 @@ class JetStreamAccount:
         self.transit = transit or RestoreUsage()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
+        # does work of the account in steps, now and in later turns
+        self.carry_out: Callable[[Steps[None]], None] = finish
         self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
         self.waiting_files = WaitingFiles(reactor, disk)
