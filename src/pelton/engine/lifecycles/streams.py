@@ -181,6 +181,19 @@ def delete(account: JetStreamAccount, name: str) -> None:
     account.advisories.stream(name, "delete", account.now_ns)
 
 
+def delete_all(account: JetStreamAccount) -> list[str]:
+    """Remove all streams, also those that are offline. Returns the errors of those that cannot be
+    removed.
+    """
+    problems = []
+    for name in [*account.streams, *account.offline]:
+        try:
+            delete(account, name)
+        except errors.StreamDeleteError as problem:
+            problems.append(f"{name}: {problem}")
+    return problems
+
+
 def _finish_removal(account: JetStreamAccount, moved: str) -> None:
     """Remove the moved folder of a deleted stream. StreamDeleteError: the disk refuses; the engine
     tries again, and until then a power cut may bring the stream back.
