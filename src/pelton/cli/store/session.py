@@ -35,10 +35,13 @@ STREAMS = click.option("--stream", "streams", multiple=True, help="Only this str
 class StoreFailure(click.ClickException):
     """The command could not do its work; has the exit status."""
 
-    def __init__(self, text: str, status: int = FAILED) -> None:
-        """`text` is the line for the user."""
-        super().__init__(text)
-        self.exit_code = status
+    exit_code = FAILED
+
+
+class NoStoreThere(StoreFailure):
+    """There is no store in the folder or below it."""
+
+    exit_code = NO_STORE
 
 
 class StoreGroup(Lazy):
@@ -55,8 +58,8 @@ class StoreGroup(Lazy):
         except (PeltonError, OSError, ValueError) as problem:
             from pelton.store.layout import NoStoreError
 
-            status = NO_STORE if isinstance(problem, NoStoreError) else FAILED
-            raise StoreFailure(str(problem) or type(problem).__name__, status) from problem
+            failure = NoStoreThere if isinstance(problem, NoStoreError) else StoreFailure
+            raise failure(str(problem) or type(problem).__name__) from problem
 
 
 def complain(text: str) -> None:
