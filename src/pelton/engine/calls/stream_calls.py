@@ -47,7 +47,6 @@ from pelton.engine.base.steps import Steps
 from pelton.engine.base.subject_checks import is_valid
 from pelton.engine.config import stream_config
 from pelton.engine.lifecycles import streams
-from pelton.engine.sources import checks
 
 
 def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInfoResponse:
@@ -75,7 +74,7 @@ def create(
     )
     if account.revision != revision:  # other streams have changed meanwhile
         limits.check_stream_count(account, config)
-        checks.check_neighbours(config, account.config_of, pedantic=request.pedantic)
+        stream_config.check_neighbours(config, account.config_of, pedantic=request.pedantic)
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = yield from showing_stream(entry, account.settings, account.now_ns)

@@ -126,6 +126,11 @@ def checked_again(
     return config
 
 
+def check_neighbours(config: StreamConfig, find: checks.Find, *, pedantic: bool) -> None:
+    """Check a checked configuration again against the streams that it names. Raises ApiError."""
+    checks.check_neighbours(config, find, pedantic=pedantic)
+
+
 def check_replicas_supported(config: StreamConfig) -> None:
     """Raise 10074 for replicas, which a single server does not have. A create checks this last, an
     update after it has found the stream.
