@@ -109,6 +109,8 @@ class RestoreUsage(Struct):
 class JetStreamAccount:
     """The state of one account. `report` gets log lines for the operator, one line a call."""
 
+    templates: "Templates | None" = None  # set by the dispatcher
+
     def __init__(
         self,
         name: str,
@@ -162,8 +164,7 @@ class JetStreamAccount:
         self.transit = transit or RestoreUsage()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
-        # does work of the account in steps, now and in later turns
-        self.carry_out: Callable[[Steps[None]], None] = finish
+        self.carry_out: Callable[[Steps[None]], None] = finish  # the dispatcher does it in turns
         self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
         self.waiting_files = WaitingFiles(reactor, disk)
@@ -180,7 +181,6 @@ class JetStreamAccount:
         self.api_errors = 0
         self._random = random
         self._newest_stream_ns = 0
-        self.templates: Templates | None = None  # set by the dispatcher
 
     @property
     def now_ns(self) -> int:
