@@ -74,3 +74,5 @@ def test_a_bare_start_imports_what_is_listed_only(tmp_path: object) -> None:
     assert answering == api
     assert "uvloop" in complete
     assert "pelton.engine" in complete
+    # Requests about users, connections and accounts, which every client may send, import nothing.
+    assert "pelton.server.system.services" in complete

@@ -274,8 +274,10 @@ class Server:
     def _load_loop(self) -> None:
         """Import the modules for the rest of the start. Nothing else may happen here."""
         names = ["asyncio", "traceback", "uvloop"]
+        if self.accounts.system is not None:
+            names.append("pelton.server.system.services")
         if self._http_sockets:
-            names += ["pelton.server.http", "pelton.server.monitor"]
+            names += ["html", "pelton.server.http", "pelton.server.monitor"]
         for name in names:
             import_module(name)
 

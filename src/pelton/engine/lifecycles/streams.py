@@ -97,15 +97,16 @@ def clear_leftovers(account: JetStreamAccount) -> None:
 
 
 def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
-    """Update a stream to a configuration that is checked; lower limits apply at once.
+    """Update a stream to a configuration that is checked; lower limits apply at once, and new
+    sources are followed after some turns when there are many.
 
     10059: no such stream; 10052: the change is not allowed; 10065, 10069.
     """
     entry = account.stream(config.name)
-    # a default may conflict with another field
+    # a default may conflict with another field, and other streams may have changed
     caps = limits.stream_caps(account, config)
     config = stream_config.check_update(
-        entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
+        entry.config, stream_config.checked_again(config, find=account.config_of, caps=caps)
     )
     limits.check_stream(account, config, present=entry.config)
     if wrong := checks.bad_filter(config):
@@ -178,6 +179,19 @@ def delete(account: JetStreamAccount, name: str) -> None:
         if moved:
             _finish_removal(account, moved)
     account.advisories.stream(name, "delete", account.now_ns)
+
+
+def delete_all(account: JetStreamAccount) -> list[str]:
+    """Remove all streams, also those that are offline. Returns the errors of those that cannot be
+    removed.
+    """
+    problems = []
+    for name in [*account.streams, *account.offline]:
+        try:
+            delete(account, name)
+        except errors.StreamDeleteError as problem:
+            problems.append(f"{name}: {problem}")
+    return problems
 
 
 def _finish_removal(account: JetStreamAccount, moved: str) -> None:
