@@ -43,7 +43,8 @@ account. Operations of one connection stay in order, for example a publish and t
 behind it, because the server reads on only when a request is carried out. So a client can send any
 number of requests at once. Of requests that come over leaf node connections 10,000 of an account may
 wait, with 64 MiB; the next one is refused (10023), and the server publishes
-`$JS.EVENT.ADVISORY.API.LIMIT_REACHED`. A long answer, such as a list, is made in steps too: what changes
+`$JS.EVENT.ADVISORY.API.LIMIT_REACHED`. Requests that wait when their account loses JetStream are
+refused, too (10039). A long answer, such as a list, is made in steps too: what changes
 meanwhile may be in it or not.
 
 The server publishes `$JS.EVENT.ADVISORY.API` about every call except reads of messages, if somebody

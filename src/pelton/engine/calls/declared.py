@@ -5,7 +5,7 @@ The configurations are those of the JSON API, with the same checks and errors.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ def declare_stream(account: JetStreamAccount, name: str, fields: Mapping[str, An
     request = decode_request(StreamConfigRequest, json.dumps(fields).encode())
     present = account.streams.get(name)
     if present is None:
-        stream_calls.create(account, request, name)
+        _done(account, lambda late: stream_calls.create(account, request, late, name))
         return CREATED
     wanted = stream_config.checked(stream_config.from_request(request), find=account.config_of)
     if stream_config.same(wanted, present.config):
@@ -47,13 +47,18 @@ def declare_consumer(
     owner = account.streams.get(stream)
     present = owner.consumers.get(name) if owner is not None else None
     before = msgspec.structs.replace(present.config) if present is not None else None
-    late: list[Response] = []
-    consumer_calls.create(account, request, late.append, stream, name)
-    account.waiting_files.commit()
-    for answer in late:
-        if answer.error is not None:
-            raise error_from(answer.error)
+    _done(account, lambda late: consumer_calls.create(account, request, late, stream, name))
     if before is None:
         return CREATED
     assert present is not None
     return THERE if before == present.config else CHANGED
+
+
+def _done(account: JetStreamAccount, call: Callable[[Callable[[Response], None]], object]) -> None:
+    """Carry out a call that may answer later. ApiError: the late answer is an error."""
+    late: list[Response] = []
+    call(late.append)
+    account.waiting_files.commit()
+    for answer in late:
+        if answer.error is not None:
+            raise error_from(answer.error)

@@ -54,8 +54,11 @@ def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInf
 
 
 def create(
-    account: JetStreamAccount, request: StreamConfigRequest, name: str
-) -> StreamCreateResponse:
+    account: JetStreamAccount,
+    request: StreamConfigRequest,
+    late: Callable[[Response], None],
+    name: str,
+) -> StreamCreateResponse | None:
     """STREAM.CREATE."""
     if request.name != name:
         raise errors.StreamMismatchError()
@@ -74,7 +77,16 @@ def create(
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
     info.domain = ""  # answers to a create have none
-    return StreamCreateResponse(info=info, did_create=True)
+    response = StreamCreateResponse(info=info, did_create=True)
+    if not account.waiting_files.waits(entry.files):
+        return response
+
+    def answer(error: OSError | None) -> None:
+        refused = errors.StreamCreateError(error).body() if error is not None else None
+        late(response if refused is None else StreamCreateResponse(error=refused))
+
+    account.waiting_files.then(entry.files, answer)
+    return None
 
 
 def update(
