@@ -206,6 +206,19 @@ def delete(account: JetStreamAccount, name: str) -> None:
     account.advisories.stream(name, "delete", account.now_ns)
 
 
+def delete_all(account: JetStreamAccount) -> str:
+    """Remove all streams of an account, also those that cannot be opened; return the first error,
+    or "".
+    """
+    problem = ""
+    for name in [*account.streams, *account.offline]:
+        try:
+            delete(account, name)
+        except errors.StreamDeleteError as error:  # the others are removed all the same
+            problem = problem or str(error)
+    return problem
+
+
 def _end(account: JetStreamAccount, entry: StreamEntry) -> None:
     """Stop a stream without consumers for good; its files stay."""
     _detach(account, entry)
