@@ -99,6 +99,26 @@ def test_the_creates_of_a_turn_share_their_waits() -> None:
     assert names(house.crash()) == wanted
 
 
+def test_changes_wait_while_more_requests_of_the_account_do() -> None:
+    disk = Counting()
+    house = House(STORE, disk=PyDisk(disk))
+    waiting = house.account.waiting_files
+    disk.made.clear()
+    left = [True, True, False]
+    waiting.more = lambda: left.pop(0)
+    house.client.send(create("A"))
+    assert list(answers(house)) == ["A"]  # once no more requests wait
+    assert left == []
+    waiting.more = lambda: True
+    house.client.send(create("B") + ask("STREAM.INFO.B", "info"))  # nothing is told of it before
+    assert list(answers(house)) == ["B", "info"]
+    house.client.send(create("C"))
+    house.server.reactor.turn()
+    assert disk.made[f"{STREAMS}/C"] == 0
+    house.engine.tick(house.server.clock.now())
+    assert disk.made[f"{STREAMS}/C"] == 1
+
+
 def test_a_single_create_makes_four_syncs_in_two_waits() -> None:
     disk = Counting()
     house = House(STORE, disk=PyDisk(disk))

@@ -59,6 +59,7 @@ class Dispatcher:
         """Start to serve the account's API subjects. `requests` has those of all accounts."""
         self._account = account
         self._requests = requests
+        account.waiting_files.more = lambda: requests.waiting(account)
         self._strict = account.settings.strict
         # pattern of a call -> no report of its disk errors before this time
         self._quiet_until_ns: dict[str, int] = {}

@@ -1,12 +1,13 @@
-"""Configuration files that change at the end of the turn: one wait for the disk serves all requests of the turn.
+"""Configuration files that change together: one wait for the disk serves all requests of a turn.
 
     request      write(), remove()    nothing has changed on the disk
     end of turn  commit()             the changes are on the disk; each is settled, then the requests are answered
 
-A new stream may get so many messages in its first turn that its log has to write: it calls bring() first.
+While more requests of the account wait for their turns, so do the changes: a wait for the disk holds up everybody for
+longer than those requests take. A request of another kind commits at once, and so do a tick and a full group. So no
+answer tells of a change that is not on the disk, although memory has it.
 
-No client sees a change before it is on the disk, although memory has it: a request of another kind commits at once,
-and so do a tick and a full group, and deliveries come after the commits at the end of the turn.
+The log of a new stream calls bring() before its first write.
 
 The module does not know what the files mean.
 """
@@ -48,6 +49,7 @@ class WaitingFiles:
         """Nothing waits."""
         self._disk = disk
         self._job = Job(reactor, self._end_of_turn)
+        self.more: Callable[[], object] = lambda: False  # whether more requests wait
         self._changes: dict[object, _Change] = {}
 
     def write(
@@ -146,5 +148,7 @@ class WaitingFiles:
         self._job.before_deliveries()
 
     def _end_of_turn(self) -> bool:
+        if self._changes and self.more():
+            return True
         self.commit()
         return False
