@@ -95,10 +95,12 @@ class Checks:
         """Record the creates that a sync has covered: a power cut may take others back on a server
         with a sync_interval.
         """
+        waiting = self.world.account.waiting_files
         if entry.files is None or entry.files.unsynced or entry.rewrites:
             return
+        if waiting.waits(entry.files):
+            return
         stream.synced = True
-        waiting = self.world.account.waiting_files
         for name, consumer in stream.consumers.items():
             there = entry.consumers.get(name)
             if there is not None and not waiting.waits(there):

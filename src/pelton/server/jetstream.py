@@ -276,7 +276,9 @@ class JetStream:
         if account is None:
             import shutil
 
-            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            from pelton.engine.files.files import file_name
+
+            shutil.rmtree(os.path.join(self.folder, file_name(name)), ignore_errors=True)
             return ""
         from pelton.engine.lifecycles import streams
 

@@ -200,7 +200,9 @@ cdef class LogFiles:
     # --- per turn --------------------------------------------------------------------------------
 
     cdef bint dirty(self) noexcept:
-        if self.memory:
+        cdef bint head = self.tail.base + self.tail.out.len == self.active.begins
+        if self.memory or (head and self.deferred.first and not self.removals.ranges.count):
+            # the head of a file that is not made yet waits for the first record
             return self.marks.written_seq != self.span.last_seq
         return self.tail.out.len > self.tail.written or self.removals.ranges.count > 0 or self.marks.written_seq != self.span.last_seq
 

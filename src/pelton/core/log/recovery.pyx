@@ -57,6 +57,20 @@ def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int
     return opening.log
 
 
+def begin_log(folder: str, disk: Disk, before: object, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
+              cipher: object = None) -> Log:
+    """Begin a new log whose files are made by its first write. See the stub."""
+    cdef Log log = Log.__new__(Log)
+    log.prepare(folder, disk, segment_bytes, first_seq, cipher)
+    log.segments.rebuild_with(Rebuild(log))
+    log.deferred.add_first(before)
+    log.deferred.add_first(partial(make_folder, log))
+    start_found(log, first_seq)
+    skipped_before(log, first_seq)
+    log.opened()
+    return log
+
+
 cdef class LogOpening:
     """The opening of one log in steps of about one segment each. See the stub."""
 
@@ -245,14 +259,20 @@ cdef int start_empty(Log log, list names, list orphans, bint patient) except -1:
         log.files.start_segment(first)
     if orphans:
         begin_anew(log)
-    elif first > 1:
-        log.removals.add(1, first - 1)                 # these sequences never had a message
+    else:
+        skipped_before(log, first)
     try:
         log.files.write()
     except OSError as error:
         if not patient:
             raise
         log.defer(error, None)
+    return 0
+
+
+cdef int skipped_before(Log log, uint64_t first) except -1:
+    if first > 1:
+        log.removals.add(1, first - 1)                 # these sequences never had a message
     return 0
 
 

@@ -235,6 +235,12 @@ class JetStreamAccount:
         if disk.spent:
             raise OSError(errno.ENOSPC, "No space left on device")
 
+    def creates_late(self, files: StreamFiles) -> bool:
+        """Return whether the files of a new stream, or of a new consumer of it, are synced after the
+        answer.
+        """
+        return self.files.late_creates and files.small.cipher is None
+
     def check_online(self, name: str) -> None:
         """Raise 10194 when the stream of this name is on the disk and cannot be opened."""
         if name in self.offline:

@@ -96,6 +96,8 @@ CALLS = (
         StreamCreateResponse,
         "stream_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
     ),
     Call(
         "STREAM.UPDATE.*",

@@ -59,6 +59,7 @@ class Dispatcher:
         """Start to serve the account's API subjects. `requests` has those of all accounts."""
         self._account = account
         self._requests = requests
+        account.waiting_files.more = lambda: requests.waiting(account)
         self._strict = account.settings.strict
         # pattern of a call -> no report of its disk errors before this time
         self._quiet_until_ns: dict[str, int] = {}
@@ -164,11 +165,14 @@ class Dispatcher:
 
     def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
         """Whether a request for a message has to wait, because many answers already wait for the disk."""
-        if not asked.call.grouped:
-            self._account.waiting_files.commit()
+        account = self._account
+        present = account.streams.get(asked.names[0]) if asked.names else None
+        # what the request shows or changes is on the disk before
+        if not asked.call.grouped or (present and account.waiting_files.waits(present.files)):
+            account.waiting_files.commit()
         if asked.call.response is not MsgGetResponse:
             return False
-        entry = self._account.streams.get(asked.names[0])
+        entry = account.streams.get(asked.names[0])
         if entry is None or not (answers := direct_get.answers_of(entry)).is_full():
             return False
         answers.when_visible(answers.stream.log.last_seq, again)

@@ -55,8 +55,11 @@ def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInf
 
 
 def create(
-    account: JetStreamAccount, request: StreamConfigRequest, name: str
-) -> Steps[StreamCreateResponse]:
+    account: JetStreamAccount,
+    request: StreamConfigRequest,
+    late: Callable[[Response], None],
+    name: str,
+) -> Steps[StreamCreateResponse | None]:
     """STREAM.CREATE."""
     if request.name != name:
         raise errors.StreamMismatchError()
@@ -77,9 +80,27 @@ def create(
         stream_config.check_neighbours(config, account.config_of, pedantic=request.pedantic)
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
+    waits = account.waiting_files.waits(entry.files)
+    written: list[OSError | None] = []  # the disk may answer before all of the sources are shown
+    shown: list[StreamCreateResponse] = []
+
+    def settle(error: OSError | None) -> None:
+        written.append(error)
+        if shown:
+            refused = errors.StreamCreateError(error).body() if error is not None else None
+            late(shown[0] if refused is None else StreamCreateResponse(error=refused))
+
+    if waits:
+        account.waiting_files.then(entry.files, settle)
     info = yield from showing_stream(entry, account.settings, account.now_ns)
     info.domain = ""  # answers to a create have none
-    return StreamCreateResponse(info=info, did_create=True)
+    response = StreamCreateResponse(info=info, did_create=True)
+    if waits and not written:
+        shown.append(response)
+        return None
+    if written and written[0] is not None:
+        raise errors.StreamCreateError(written[0])
+    return response
 
 
 def update(
