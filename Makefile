@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# JOBS (processes that share the tests), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
+# JOBS (processes that share the tests), ONLY (versions for `test-pythons`), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -22,11 +22,11 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
+.PHONY: help setup prepared run check test test-all test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # Steps of a fresh checkout go on side by side: downloads and pip, which take one core, beside the compilers.
 SIDE_BY_SIDE = @$(MAKE) --jobs 4
@@ -57,6 +57,9 @@ test: ## the test suite, long families in part; a few that fail run once more (A
 
 test-all: export PELTON_FULL = 1
 test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)
+
+test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
+	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
 	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)
@@ -153,6 +156,11 @@ $(VENV)/.spark-classes: | $(VENV)/.with-test build/.core
 # An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.
 $(VENV)/.peer: | $(VENV)/.ready
 	@tools/get-peer $(VENV)/peer
+	@touch $@
+
+# Pythons that are newer than the machine's, for the smoke suite: Debian's packages, unpacked and not installed. Tried once; never fails.
+$(VENV)/.pythons: | $(VENV)/.ready
+	@tools/get-pythons $(VENV)/pythons
 	@touch $@
 
 # A browser, for the tests that look at pages: Debian's Chromium, unpacked and not installed. Tried once; never fails.

@@ -2,8 +2,8 @@
 
 PELTON_DEBUG=1 builds with bounds checks and debug symbols; PELTON_SANITIZE=1 adds
 AddressSanitizer; PELTON_BUILD_JOBS is how many modules are compiled at once (all processors
-unless set). PELTON_CORE=built says that the modules lie beside their sources already: an editable
-install would compile all of them once more.
+unless set), PELTON_CFLAGS what the compiler is told last. PELTON_CORE=built says that the modules
+lie beside their sources already: an editable install would compile all of them once more.
 """
 
 import os
@@ -27,6 +27,7 @@ def core_extensions() -> list[Extension]:
     """One extension per module of the core, and the one that all of them share."""
     compile_args = ["-O1", "-g"] if DEBUG else ["-O2", "-g0"]
     compile_args += ["-fno-strict-aliasing", "-Wno-unused-function", "-Wno-sign-compare"]
+    compile_args += os.environ.get("PELTON_CFLAGS", "").split()
     link_args = ["-pthread"]
     if SANITIZE:
         compile_args += ["-fsanitize=address", "-fno-omit-frame-pointer"]

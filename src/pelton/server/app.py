@@ -215,12 +215,10 @@ class Server:
         if may_open_early(self.settings):
             self.listener.open()
             self._opening.serve(
-                (_load_for_connect, self.sessions.take_connects),
                 (self._load, self._open_early),
                 (self._load_loop, lambda: None),
             )
         else:
-            _load_for_connect()
             self._load()
             self._load_loop()
         import asyncio
@@ -247,7 +245,6 @@ class Server:
         import asyncio
 
         self._announce()
-        _load_for_connect()
         self.loop = asyncio.get_running_loop()
         self._stopped = self.loop.create_future()
         self.event_loop.start(self.sessions, self.loop.call_soon)
@@ -610,11 +607,6 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.event_loop.all_connections() if c.id == cid), None)
-
-
-def _load_for_connect() -> None:
-    """Import the modules for CONNECT."""
-    import_module("pelton.server.auth.connect_options")
 
 
 def _draw(below: int) -> int:

@@ -7,8 +7,9 @@ heavy, because it answers --help and --version.
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pelton.server.errors import OptionError
-from pelton.server.fast_dataclass import FastDataclass
 from pelton.server.units import is_whole, parse_duration, parse_port
 
 TYPE_CHECKING = False
@@ -94,7 +95,7 @@ on 127.0.0.1, and keeps its streams in $XDG_DATA_HOME/pelton (default: ~/.local/
 """
 
 
-class Options(FastDataclass):
+class Options(Struct):
     """The parsed command line: an action, and the given settings by attribute name of Settings."""
 
     action: str  # run, check, help, help_tls, version or signal
@@ -104,7 +105,7 @@ class Options(FastDataclass):
     tls: "dict[str, Any] | None" = None  # attributes of settings.tls.Tls
 
 
-class _Flag(FastDataclass):
+class _Flag(Struct):
     target: str  # a Settings attribute, or ":name" for parse_options itself
     convert: "Callable[[str], Any] | None"  # None: a boolean
 
