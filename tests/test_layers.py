@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pelton.core.libraries import PORTABLE
 from tests.owners import classes_of, foreign_assignments
 from tests.statements import statements
 
@@ -339,6 +340,26 @@ def test_only_the_modules_made_for_it_touch_the_world() -> None:
     assert not bad, bad
 
 
+def test_a_portable_module_needs_nothing_of_linux() -> None:
+    """It names no header or module of the system, and no module of the other library."""
+    portable = {path: core_module(path) for path in CORE_FILES if core_module(path) in PORTABLE}
+    bad = [
+        f"{name}:{line} {found}"
+        for path, name in portable.items()
+        for line, found in core_imports(path)
+        if part_of_the_world(found) in WORLD | C_WORLD
+        or (found.startswith("pelton.core.") and not of_the_core([found]) <= PORTABLE)
+    ]
+    assert set(portable.values()) == PORTABLE - {"_shared"}
+    assert not bad, bad
+
+
+def test_a_twin_needs_nothing_of_linux() -> None:
+    twins = sorted(SOURCE.glob("core/plain/*.py"))
+    found = {name.split(".")[0] for path in twins for _, name in imported(path, tree_of(path))}
+    assert not found & (WORLD | {"fcntl", "resource", "termios", "msgspec"})
+
+
 def of_the_core(names: Iterable[str]) -> set[str]:
     """The modules of the core among some names, each by its room and name."""
     return {
@@ -413,6 +434,7 @@ def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
     assert {path.parent.name for path in CORE_FILES} == set(ROOMS)
     order = list(TopologicalSorter(ROOMS).static_order())
     assert order, "the rooms form a circle"
+    rooms = ROOMS | {"plain": set()}  # twins import twins
     python = SOURCE.glob("core/*/*.py")
     imports = [(path, line, name) for path in CORE_FILES for line, name in core_imports(path)]
     imports += [
@@ -422,7 +444,7 @@ def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
         f"{core_module(path)}:{line} {name}"
         for path, line, name in imports
         if name.startswith("pelton.core.")
-        and name.split(".")[2] not in ROOMS[path.parent.name] | {path.parent.name}
+        and name.split(".")[2] not in rooms[path.parent.name] | {path.parent.name}
     ]
     assert not bad, bad
 

@@ -1,7 +1,7 @@
 """The core once more, with sanitizers, beside the normal build.
 
 The C files that Cython made for the normal build are compiled again, so that what is fuzzed is what is shipped, but
-for gcc's checks. They go into a package tree of links: the ``.so`` files of ``build/asan/pelton/core`` are its own, all else
+for gcc's checks. They go into a package tree of links: the libraries of ``build/asan/pelton/core`` are its own, all else
 leads to ``src``. A process that has that folder first on its path, and the sanitizer's library loaded before all
 others, runs the instrumented core: `environment` says how.
 """
@@ -14,6 +14,8 @@ import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pelton.core.libraries import LIBRARIES, library_of
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "pelton"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -23,7 +25,8 @@ ADDRESS = ["-fsanitize=address", "-fsanitize-coverage=trace-pc,trace-cmp"]
 UNDEFINED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 KINDS = {"asan": ADDRESS, "ubsan": UNDEFINED}
 # Without optimization: the build takes half of the time, and most of what an input costs is Python's.
-FLAGS = ["-O0", "-g1", "-fno-omit-frame-pointer", "-fno-strict-aliasing", "-w", "-shared", "-fPIC"]
+FLAGS = ["-O0", "-g1", "-fno-omit-frame-pointer", "-fno-strict-aliasing", "-w", "-fPIC"]
+LINK = ["-shared", "-pthread"]
 
 ASAN_OPTIONS = {
     "verify_asan_link_order": 0,  # libcoverage comes first: the sanitizer has empty functions of the same names
@@ -62,11 +65,19 @@ def build(kind: str = "asan", jobs: int | None = None) -> int:
     for room in rooms:
         (target / "core" / room.name).mkdir(exist_ok=True)
         link(room, target / "core" / room.name, {"__pycache__"}, texts)
+        for old in (target / "core" / room.name).glob("*.so"):
+            old.unlink()  # of a build that had a library for each module
     include = f"-I{sysconfig.get_paths()['include']}"
-    commands = [
-        [*FLAGS, *KINDS[kind], include, str(source), "-o", str(made)]
+    objects = {
+        source: folder(kind) / "objects" / source.relative_to(SOURCE).with_suffix(".o")
         for source in sorted((SOURCE / "core").rglob("*.c"))
-        if stale(made := instrumented(target, source), source)
+    }
+    for made in objects.values():
+        made.parent.mkdir(parents=True, exist_ok=True)
+    commands = [
+        ["-c", *FLAGS, *KINDS[kind], include, str(source), "-o", str(made)]
+        for source, made in objects.items()
+        if stale(made, source)
     ]
     cover = folder(kind) / "libcoverage.so"
     source = Path(__file__).with_name("coverage.c")
@@ -74,6 +85,11 @@ def build(kind: str = "asan", jobs: int | None = None) -> int:
         commands.append(["-O2", "-Wall", "-shared", "-fPIC", str(source), "-o", str(cover)])
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
         list(pool.map(compile_one, commands))
+    for library in LIBRARIES:
+        parts = [str(made) for source, made in objects.items() if belongs(source) == library]
+        path = target / "core" / (library + SUFFIX)
+        if any(stale(path, Path(part)) for part in parts):
+            compile_one([*LINK, *KINDS[kind], *parts, "-o", str(path)])
     return len(commands)
 
 
@@ -92,9 +108,9 @@ def link(source: Path, target: Path, but: set[str], suffixes: set[str] | None = 
             (target / name).symlink_to(path)
 
 
-def instrumented(target: Path, source: Path) -> Path:
-    """Where the module of a C file goes: the same place below `target` as below the package."""
-    return (target / source.relative_to(SOURCE)).with_name(source.stem + SUFFIX)
+def belongs(source: Path) -> str:
+    """The library that has the module of a C file."""
+    return library_of(".".join(source.relative_to(SOURCE / "core").with_suffix("").parts))
 
 
 def stale(made: Path, source: Path) -> bool:

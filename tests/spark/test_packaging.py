@@ -12,6 +12,7 @@ import pytest
 
 import pelton
 from pelton.cli.__main__ import main
+from pelton.core.libraries import LIBRARIES
 from pelton.spark import unpacking
 from pelton.spark.packaging import PackagingError, package
 
@@ -48,9 +49,8 @@ def test_every_module_is_in_it(archive):
     home = Path(pelton.__file__).parent
     for file in home.rglob("*.py"):
         assert f"pelton/{file.relative_to(home).as_posix()}" in names
-    for file in home.glob("core/*/*.pyx"):
-        made = f"{file.stem}.{unpacking.this_python()}.so"
-        assert f"pelton/core/{file.parent.name}/{made}" in names
+    for library in LIBRARIES:
+        assert f"pelton/core/{library}.{unpacking.this_python()}.so" in names
     assert "pelton/spark/log4j2.properties" in names
     assert {n for n in names if n.startswith("pyspark_")} == {
         f"{folder.name}/__init__.py" for folder in home.parent.glob("pyspark_jetstream*")

@@ -19,7 +19,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from pelton.core.base.buffer cimport hash_bytes
 
 cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void*) nogil
+    """
+    #if defined(__GNUC__)
+    #define pelton_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define pelton_prefetch(p) ((void)(p))
+    #endif
+    """
+    void prefetch "pelton_prefetch"(const void*) nogil
 
 cdef struct Slot:
     uint64_t value

@@ -57,7 +57,16 @@ cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
 
 cdef extern from *:
     """
+    #if defined(_MSC_VER)
+    #include <intrin.h>
+    static inline unsigned count_zeros64(uint64_t v) {
+        unsigned long at;
+        _BitScanForward64(&at, v);
+        return at;
+    }
+    #else
     #define count_zeros64(v) ((unsigned)__builtin_ctzll(v))
+    #endif
     """
     unsigned count_zeros64(uint64_t v) noexcept nogil
 

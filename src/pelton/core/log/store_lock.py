@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 
 NAME = "lock"
@@ -68,6 +67,8 @@ class FolderLock:
 
 def _locked(handle: int) -> bool:
     # owner_of() in another process holds the lock for a moment: that must not stop a server.
+    import fcntl  # Linux has it; clients use this module for `make_private` alone
+
     for _ in range(TRIES):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,6 +81,8 @@ def _locked(handle: int) -> bool:
 
 def owner_of(folder: str) -> int | None:
     """The process id that has the lock now (0: not known); None: no process has. Makes no file."""
+    import fcntl
+
     try:
         handle = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
