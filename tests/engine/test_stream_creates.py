@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
+from pelton.api.calls import Response, StreamConfigRequest
+from pelton.api.codec import decode_request
+from pelton.api.errors_generated import StreamCreateError
 from pelton.core.base.disk import PyDisk
+from pelton.engine.account.catalog import SOURCES_STEP
+from pelton.engine.base.steps import finish
+from pelton.engine.calls import stream_calls
 from pelton.testing.simulated_disk import PowerCut, SimDisk
 from pelton.vault import Vault
 from tests.engine.house import SECOND, House
@@ -117,6 +123,31 @@ def test_changes_wait_while_more_requests_of_the_account_do() -> None:
     assert disk.made[f"{STREAMS}/C"] == 0
     house.engine.tick(house.server.clock.now())
     assert disk.made[f"{STREAMS}/C"] == 1
+
+
+@pytest.mark.parametrize("refused", ["", "meta.json.tmp"])
+def test_the_disk_may_answer_before_all_sources_are_shown(refused: str) -> None:
+    disk = Counting()
+    house = House(STORE, disk=PyDisk(disk))
+    sources = [{"name": f"O{number}"} for number in range(2 * SOURCES_STEP)]
+    request = decode_request(
+        StreamConfigRequest, json.dumps({"name": "S", "sources": sources}).encode()
+    )
+    late: list[Response] = []
+    steps = stream_calls.create(house.account, request, late.append, "S")
+    while "S" not in house.account.streams:
+        next(steps)
+    disk.refused = refused
+    house.account.waiting_files.commit()
+    if refused:
+        with pytest.raises(StreamCreateError):
+            finish(steps)
+    else:
+        made = finish(steps)
+        assert made is not None
+        assert made.did_create
+    assert late == []
+    assert names(house) == ([] if refused else ["S"])
 
 
 def test_a_single_create_makes_four_syncs_in_two_waits() -> None:
