@@ -35,8 +35,8 @@ EXTRAS = {
 
 
 def module_names() -> list[str]:
-    """Every module of the installed package, compiled or not."""
-    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.so")]
+    """Every module of the installed package, compiled or not: stubs name the compiled ones."""
+    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]
     parts = [file.relative_to(PACKAGE.parent).parts for file in files]
     names = {".".join((*folders, file.partition(".")[0])) for *folders, file in parts}
     return sorted(name.removesuffix(".__init__") for name in names)
