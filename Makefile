@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# JOBS (processes that share the tests), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
+# JOBS (processes that share the tests), ONLY (versions for `test-pythons`), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -22,11 +22,11 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all fuzz conformance simulate torture soak exact bench plgd-proto lint types wheel clean
+.PHONY: help setup prepared run check test test-all test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # Steps of a fresh checkout go on side by side: downloads and pip, which take one core, beside the compilers.
 SIDE_BY_SIDE = @$(MAKE) --jobs 4
@@ -34,7 +34,7 @@ SIDE_BY_SIDE = @$(MAKE) --jobs 4
 setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
 
 run: ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
-	$(SIDE_BY_SIDE) $(VENV)/.with-pipeline build/.core
+	$(SIDE_BY_SIDE) $(VENV)/.with-spark build/.core
 	@exec $(BIN)/pelton run --store "$(or $(STORE),./data)" \
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
@@ -57,6 +57,9 @@ test: ## the test suite, long families in part; a few that fail run once more (A
 
 test-all: export PELTON_FULL = 1
 test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)
+
+test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
+	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
 	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)
@@ -83,18 +86,30 @@ exact: $(VENV)/.with-test build/.core ## streams become tables and streams again
 plgd-proto: $(VENV)/.with-test ## make the protobuf modules of src/pelton/plgd/wire again from their .proto files
 	@$(BIN)/python tools/gen_plgd_proto.py
 
-lint: $(VENV)/.with-test ## ruff: rules and format
+lint: $(VENV)/.with-test ## ruff: rules and format; actionlint and zizmor: workflows
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"
+	@$(BIN)/actionlint .github/workflows/*.yml && $(BIN)/zizmor --offline --quiet --no-progress .github && echo "workflows are clean"
 
 types: $(VENV)/.with-test ## mypy, strict
 	@$(BIN)/mypy
 
+<<<<<<< HEAD
 wheel: $(VENV)/.ready $(VENV)/.with-wheel ## build this machine's wheel and the one without compiled modules into dist/
 	@mkdir -p build && rm -rf build/wheel
 	@PELTON_CORE=required $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
 	@PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls -l dist/*.whl
+=======
+docs: $(VENV)/.with-test build/.core ## the site, strictly, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "the site is in build/site"
+
+docs-serve: $(VENV)/.with-test build/.core ## the site at http://127.0.0.1:8000 while pages change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
+
+wheel: $(VENV)/.ready ## build a wheel into dist/
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
+>>>>>>> main
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -112,18 +127,18 @@ $(VENV)/.ready:
 	@touch $@
 
 # Each stamp holds the project, editable, with the extras in its name; the core is compiled by a step of its own. `test` is a
-# superset of `pipeline`.
+# superset of `spark`.
 $(VENV)/.with-server: pyproject.toml | $(VENV)/.ready
-	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready
-	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
+$(VENV)/.with-spark: pyproject.toml | $(VENV)/.ready
+	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[spark]'
 	@touch $@ $(VENV)/.with-server
 
 $(VENV)/.with-test: pyproject.toml | $(VENV)/.ready
 	@PELTON_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
-	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
+	@touch $@ $(VENV)/.with-spark $(VENV)/.with-server
 
 # The tag of a wheel says which systems can load it; both tools are for that.
 $(VENV)/.with-wheel: | $(VENV)/.ready
@@ -155,6 +170,11 @@ $(VENV)/.spark-classes: | $(VENV)/.with-test build/.core
 # An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.
 $(VENV)/.peer: | $(VENV)/.ready
 	@tools/get-peer $(VENV)/peer
+	@touch $@
+
+# Pythons that are newer than the machine's, for the smoke suite: Debian's packages, unpacked and not installed. Tried once; never fails.
+$(VENV)/.pythons: | $(VENV)/.ready
+	@tools/get-pythons $(VENV)/pythons
 	@touch $@
 
 # A browser, for the tests that look at pages: Debian's Chromium, unpacked and not installed. Tried once; never fails.

@@ -6,7 +6,8 @@ Linux only the portable library is built.
 Without a compiler, and with PELTON_PURE=1, nothing is compiled, and clients use the twins in `pelton.core.plain`.
 
 PELTON_DEBUG=1 builds with bounds checks and debug symbols; PELTON_SANITIZE=1 adds AddressSanitizer; PELTON_BUILD_JOBS
-is how many modules are compiled at once (all processors unless set). PELTON_CORE=built says that the libraries lie
+is how many modules are compiled at once (all processors unless set), PELTON_CFLAGS what the compiler is told last.
+PELTON_CORE=built says that the libraries lie
 in src already: an editable install would compile all of them once more. PELTON_CORE=required makes a build without
 them fail, as it does with --inplace.
 """
@@ -227,6 +228,7 @@ def compile_arguments(fast: bool) -> list[str]:
     arguments = ["-O1", "-g"] if DEBUG else ["-O2" if fast else "-Os", "-g0"]
     arguments += ["-fvisibility=hidden", "-fno-strict-aliasing"]
     arguments += ["-Wno-unused-function", "-Wno-sign-compare"]
+    arguments += os.environ.get("PELTON_CFLAGS", "").split()
     if SANITIZE:
         arguments += ["-fsanitize=address", "-fno-omit-frame-pointer"]
     return arguments

@@ -39,7 +39,9 @@ FOLDERS = ("/etc/pelton", "/var/lib/", "/var/log/", "/run/")
 _FENCE = re.compile(r"^( *)```(\w*)$")
 _NOTE = re.compile(r"^ *<!-- (not run|file|before|fails|example)(?:: (.*?))? -->$")
 _NAME = re.compile(r"^# (?:/etc/pelton/)?([\w.-]+\.(?:conf|py|yaml))\b")
-_SERVER = re.compile(r"^(\w+=\S+ )*(\S*/)?pelton-server\b(?!.* (-t|-sl|--help|-v)\b)")
+_SERVER = re.compile(
+    r"^(\w+=\S+ )*(\S*/)?(pelton-server|pelton serve)\b(?!.* (-t|-sl|--help|-v)\b)"
+)
 _STAMP = re.compile(r"^\[\d+\] [\d/]+ [\d:.]+ (?=\[)", re.MULTILINE)  # pages leave it out
 _EDGE = re.compile(r"[ \t]*([|│┆])[ \t]*")
 _NUMBER = re.compile(r"[\d,.:]*\d[\d,.:TZ-]*(?: (?:B|KiB|MiB|GiB|kB|MB))?")
@@ -222,7 +224,7 @@ class Reader:
         port = self._ports["4222"]
         if given := re.search(r" (?:-p|--port) (\d+)", command):
             port = given[1]
-        elif config := re.search(r" -c (\S+)", command):
+        elif config := re.search(r" (?:-c|serve) ([^\s-]\S*)", command):
             text = (self.folder / config[1]).read_text()
             listens = re.search(r'^(?:port|listen)\s*[:=]\s*"?(?:\S*:)?(\d+)', text, re.MULTILINE)
             port = listens[1] if listens else port
@@ -234,6 +236,7 @@ class Reader:
             self._servers.remove(other)
         command = re.sub(_SERVER, lambda found: _executed(found[0]), command)
         if self.server:
+            command = command.replace("pelton serve", "pelton-server -js -sd .data", 1)
             command = command.replace("pelton-server", f"{self.server} -a 127.0.0.1", 1)
         log = self.folder / f"server-{port}-{line}.log"
         with log.open("wb") as output:
@@ -312,7 +315,8 @@ def _executed(words: str) -> str:
 def _ready(log: Path, folder: Path) -> bool:
     """Whether a server says so, in what it prints or in the file that its configuration names."""
     written = [log, *folder.glob("*.log")]
-    return any("Server is ready" in file.read_text() for file in written)
+    words = ("Server is ready", "Ctrl-C stops the server")  # the log, and `pelton serve` itself
+    return any(each in file.read_text() for file in written for each in words)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -101,18 +101,3 @@ def test_make_verbs_that_are_named_exist(page: Path) -> None:
         for word in re.sub(r"#.*|[A-Z_]+=('[^']*'|\S+)", "", line).split()[1:]
     }
     assert named <= known
-
-
-def test_no_page_installs_pelton_from_a_registry() -> None:
-    """There is none that has it. Only the page about installing and the error messages say how an extra
-    is added.
-    """
-    found = [
-        f"{name(page)}: {line}"
-        for page in ALL_PAGES
-        for line in page.read_text().splitlines()
-        if re.search(r"pip install '?pelton", line)
-        and page.name != "install.md"
-        and "install it with:" not in line  # a message of the server
-    ]
-    assert found == []

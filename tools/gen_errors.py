@@ -1,7 +1,7 @@
-"""Makes src/pelton/api/errors_generated.py and docs/reference/errors.md from tools/errors.toml.
+"""Makes src/pelton/api/errors_generated.py from tools/errors.toml.
 
 A row with `user` is also an error of `pelton.errors`, the one that a client is told to catch.
-Run without arguments to write both; with --check to exit 1 when one of them is not current.
+Run without arguments to write it; with --check to exit 1 when it is not current.
 """
 
 import json
@@ -13,7 +13,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tools/errors.toml"
 MODULE = ROOT / "src/pelton/api/errors_generated.py"
-PAGE = ROOT / "docs/reference/errors.md"
 
 MODULE_HEAD = '''"""One class per API error, named and described by the protocol.
 
@@ -28,28 +27,16 @@ from pelton.api.errors import define
 
 '''
 
-PAGE_HEAD = """# API errors
-
-Generated from `tools/errors.toml` by `tools/gen_errors.py`. Every row is a class in
-`pelton.api.errors_generated`; `{…}` is filled in by the server.
-
-| err_code | code | class | description |
-|---|---|---|---|
-"""
-
 
 def main() -> int:
     """Write what is stale, or with --check say so."""
-    rows = tomllib.loads(SOURCE.read_text())
-    made = {MODULE: module(rows), PAGE: page(rows)}
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    text = module(tomllib.loads(SOURCE.read_text()))
+    if MODULE.exists() and MODULE.read_text() == text:
+        return 0
     if "--check" in sys.argv[1:]:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not current: run tools/gen_errors.py")
-        return 1 if stale else 0
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made[path])
+        print(f"{MODULE.relative_to(ROOT)} is not current: run tools/gen_errors.py")
+        return 1
+    MODULE.write_text(text)
     return 0
 
 
@@ -60,16 +47,6 @@ def module(rows: dict[str, Any]) -> str:
         name, template = row["name"], json.dumps(row["description"])
         base = f", errors.{row['user']}" if "user" in row else ""
         text += f'{name} = define("{name}", {row["code"]}, {err_code}, {template}{base})\n'
-    return text
-
-
-def page(rows: dict[str, Any]) -> str:
-    """The page of the manual."""
-    text = PAGE_HEAD
-    for err_code, row in rows.items():
-        note = f" — {row['note']}" if "note" in row else ""
-        description = row["description"].replace("|", "\\|")
-        text += f"| {err_code} | {row['code']} | `{row['name']}` | {description}{note} |\n"
     return text
 
 

@@ -561,3 +561,14 @@ class GroupChanged(GroupError):
     """The configuration of a consumer group changed as it never may: its members stop."""
 
     text = "consumer group {group!r} of stream {stream!r} cannot go on: {why}"
+
+
+def not_installed(missing: ImportError, extra: str) -> ModuleNotFoundError:
+    """The error for an optional library: its text names the line that installs ``extra``.
+
+    A text that names such a line already, of a package further down, stays as it is.
+    """
+    text = str(missing)
+    if "pip install" not in text:
+        text = f"{text}; pip install 'pelton[{extra}]'"
+    return ModuleNotFoundError(text, name=missing.name)

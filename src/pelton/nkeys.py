@@ -55,8 +55,8 @@ _DIGITS = bytes(
 NONCE_BYTES = 24  # the nonce of a sealed text
 _BOX_VERSION = b"xkv1"
 _BOX_BYTES_MIN = len(_BOX_VERSION) + NONCE_BYTES + 16  # version, nonce, tag
-_INSTALL_NACL = "curve keys need the package pynacl: pip install 'pelton[server]'"
-_INSTALL = "keys need the package cryptography: pip install 'pelton[server]'"
+_INSTALL_NACL = "curve keys need the package pynacl: pip install pynacl"
+_INSTALL = "keys need the package cryptography: pip install cryptography"
 
 
 class NkeyError(ValueError):

@@ -51,7 +51,7 @@ _FILE_HEAD = struct.Struct("<8sII24s")
 _TAG_BYTES = 16
 _SUM_BYTES = 4
 _MEND_BYTES = 1 << 18
-_MISSING = "encryption needs the package cryptography: pip install 'pelton[server]'"
+_MISSING = "encryption needs the package cryptography: pip install cryptography"
 
 Random = Callable[[int], bytes]
 

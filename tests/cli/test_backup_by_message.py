@@ -15,7 +15,7 @@ import pytest
 
 from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
 from tests import copies
-from tests.ways import length
+from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,9 +71,7 @@ def rows(js: BlockingJetStream, name: str) -> list[Any]:
 def test_it_restores_the_stream(
     at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
 ) -> None:
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    fill(js, unique, random.Random(seed), 60)
+    fill(js, unique, random.Random(SEED), 60)
     stored, state = rows(js, unique), js.stream_info(unique).state
     floors = [js.consumer_info(unique, name).ack_floor.stream_seq for name in "cn"]
     ran = at("stream", "backup", unique, tmp_path / "b", "--resume")
@@ -99,9 +97,7 @@ def test_it_restores_the_stream(
 def test_killed_anywhere_it_goes_on(
     js: BlockingJetStream, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    draw = random.Random(seed)
+    draw = random.Random(SEED)
     fill(js, unique, draw, length(15_000, 40_000))
     stored = rows(js, unique)
     folder = tmp_path / "b"

@@ -355,11 +355,12 @@ def test_a_shell_completes_commands_and_options():
     assert "--marker-ttl" in completed("pelton kv add --mark", 3)
 
 
-def test_server_is_the_server_program(run):
-    status, _, err = run("server", "--bogus")
+def test_serve_is_the_server_program(run):
+    status, _, err = run("serve", "--bogus")
     assert status == 2
-    assert err == "pelton-server: unknown option --bogus; see pelton-server --help\n"
-    assert run("server", "--version")[1].startswith("nats-server: v")
+    assert err == "pelton serve: unknown option --bogus; see pelton serve --help\n"
+    assert run("serve", "--version")[1].startswith("nats-server: v")
+    assert run("--no-context", "serve", "--version")[1].startswith("nats-server: v")
 
 
 def test_a_reader_that_has_had_enough_gets_no_complaint(server):

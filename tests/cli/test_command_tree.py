@@ -1,4 +1,4 @@
-"""The command line beside that of the ``nats`` tool; cheat sheets and pages of the reference."""
+"""The command line beside that of the ``nats`` tool; cheat sheets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 import pytest
 
 from pelton.cli.cheat_sheets import CHEATS
-from pelton.cli.commands import SECTIONS, TOP, asks_servers
+from pelton.cli.commands import SECTIONS, TOP
 from pelton.cli.session import Session
-from pelton.cli.tree import pelton, servers
+from pelton.cli.tree import pelton
 from tests.cli.nats_commands import ABSENT, OPTIONS
 
 if TYPE_CHECKING:
@@ -33,14 +33,11 @@ def found(path: str) -> click.Command | None:
     command: click.Command = pelton
     ctx = click.Context(pelton, info_name="pelton")
     for word in path.split():
-        if command is pelton and word in ("server", "srv"):
-            command = servers
-        else:
-            assert isinstance(command, click.Group), path
-            inner = command.get_command(ctx, word)
-            if inner is None:
-                return None
-            command = inner
+        assert isinstance(command, click.Group), path
+        inner = command.get_command(ctx, word)
+        if inner is None:
+            return None
+        command = inner
         ctx = click.Context(command, parent=ctx, info_name=word)
     return command
 
@@ -97,8 +94,6 @@ def test_every_line_of_a_cheat_sheet_is_understood(
         for line in lines:
             words = shlex.split(line)
             assert words[0] == "pelton"
-            if words[1] == "server" and not asks_servers(words[2:]):
-                continue  # the options of the server
             _understand(pelton, words[1:], None)
 
 
@@ -112,9 +107,7 @@ def _understand(command: click.Command, words: list[str], parent: click.Context 
         ctx = command.make_context(command.name, words, parent=parent)
     if isinstance(command, click.Group):
         rest = [*ctx._protected_args, *ctx.args]
-        name, inner, left = command.resolve_command(ctx, rest)
-        if name == "server" and command is pelton:
-            inner = servers
+        _, inner, left = command.resolve_command(ctx, rest)
         assert inner is not None
         _understand(inner, left, ctx)
 
@@ -134,7 +127,7 @@ def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Comman
     listed = []
     ctx = click.Context(group)
     for name in group.list_commands(ctx):
-        inner = servers if f"{path}{name}" == "server" else group.get_command(ctx, name)
+        inner = group.get_command(ctx, name)
         assert inner is not None
         if isinstance(inner, click.Group):
             listed += commands(inner, f"{path}{name} ")
@@ -164,12 +157,6 @@ def test_every_command_and_option_has_a_text() -> None:
     assert not bare
 
 
-def test_the_pages_of_the_reference_are_current() -> None:
-    command = [sys.executable, str(ROOT / "tools/gen_cli_docs.py"), "--check"]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\nrun tools/gen_cli_docs.py"
-
-
 def test_help_loads_no_client() -> None:
     """What makes the help text slow is what is loaded for it."""
     code = (
@@ -179,12 +166,6 @@ def test_help_loads_no_client() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stderr == "[]\n"
-
-
-def test_the_table_of_a_page_names_all_commands() -> None:
-    page = (ROOT / "docs/reference/cli.md").read_text()
-    named = set(re.findall(r"^\| \[`pelton ([^`]*)`\]", page, re.MULTILINE))
-    assert named == {path for path, _ in commands(pelton)}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 from pelton.cli.__main__ import main
 from pelton.client import StreamConfig, connect_blocking
 from tests.copies.local import LocalServer
+from tests.peers import available_servers
+from tests.server.configured import configured
 
 LOGS = '{"name": "LOGS", "subjects": ["logs.>"]} // all of them\n'
 
@@ -90,12 +92,51 @@ def test_a_mistake_anywhere_changes_nothing(run, jetstream, tmp_path):
 
 
 def test_what_the_server_refuses_ends_the_work_and_is_said(run, jetstream, tmp_path):
-    (tmp_path / "a.json").write_text('{"streams": {"A": {}, "B": {"num_replicas": 3}, "C": {}}}')
+    """What only the server knows, here the size of its disk. The next apply goes on."""
+    text = '{"streams": {"A": {}, "B": {"max_bytes": %d}, "C": {}}}'
+    (tmp_path / "a.json").write_text(text % 2**60)
     status, _, err = run("apply", "--yes", "a.json")
     assert status == 1
-    assert err.startswith("pelton: cannot create stream B: replicas > 1 not supported")
+    assert err.startswith("pelton: cannot create stream B: insufficient storage")
     assert err.endswith("; 1 of 3 changes were made\n")
     assert jetstream.stream_names() == ["A"]
+    (tmp_path / "a.json").write_text(text % 1000)
+    assert run("apply", "--yes", "a.json")[0] == 0
+    assert jetstream.stream_names() == ["A", "B", "C"]
+
+
+def test_rules_of_the_server_are_checked_before_anything_is_done(run, jetstream, tmp_path):
+    """All that is wrong is reported at once."""
+    streams = {
+        "A": {},
+        "B": {"num_replicas": 3},
+        "C": {"max_age": "10ms"},
+        "D": {"sources": [{"name": "D"}]},
+        "E": {"subject_transform": {"src": "e.*", "dest": "f.{{wildcard(2)}}"}},
+        "F": {"description": "x" * 5000},
+        "G": {},
+        "H" * 300: {},
+    }  # fmt: skip
+    consumers = [
+        {"stream_name": "G", "durable_name": "d", "backoff": ["1s", "2s"], "max_deliver": 1},
+        {"stream_name": "G", "durable_name": "e", "flow_control": True},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"streams": streams, "consumers": consumers}))
+    for words in (("plan", "a.json"), ("apply", "--yes", "a.json")):
+        status, out, err = run(*words)
+        assert status == 1
+        said = out + err
+        for name, reason in (
+            ("B", "replicas > 1 not supported in non-clustered mode"),
+            ("C", "max age needs to be >= 100ms"),
+            ("D", "detected cycle"),
+            ("E", "wildcard index out of range"),
+            ("F", "stream description is too long"),
+            ("H" * 300, "stream name is too long"),
+        ):
+            assert reason in said, (name, said)
+        assert "max deliver" in said
+    assert jetstream.stream_names() == []
 
 
 def test_wrong_usage_is_an_error_and_not_a_change(run):
@@ -263,3 +304,40 @@ def test_a_pipe_of_the_shell_is_read(run, jetstream, tmp_path):
         )
     finally:
         os.close(reading)
+
+
+LIMITED = """
+listen: 127.0.0.1:@port
+jetstream { store_dir: "%s" }
+accounts {
+    A { jetstream { max_file: 10M, max_mem: 1M, max_streams: 3 }, users: [ { user: anna, password: secret } ] }
+}
+no_auth_user: anna
+"""
+
+
+@pytest.mark.parametrize("kind", available_servers())
+def test_limits_of_the_account_are_checked_before_anything_is_done(
+    kind, run, monkeypatch, tmp_path
+):
+    (tmp_path / "store").mkdir()
+    with configured(kind, LIMITED % (tmp_path / "store")) as running:
+        url = f"nats://127.0.0.1:{running.ports['port']}"
+        monkeypatch.setenv("NATS_URL", url)
+        (tmp_path / "a.json").write_text('{"streams": {"A": {"max_bytes": 4000000}}}')
+        assert run("apply", "--yes", "a.json")[0] == 0
+        streams = {"A": {"max_bytes": 5000000}, "B": {"max_bytes": 6000000}}
+        streams |= {name: {"max_bytes": 100, "storage": "memory"} for name in "CDE"}
+        (tmp_path / "a.json").write_text(json.dumps({"streams": streams}))
+        status, _, err = run("apply", "--yes", "a.json")
+        assert status == 1
+        assert "cannot change stream B: insufficient storage resources available" in err
+        for name in "DE":
+            assert f"cannot change stream {name}: maximum number of streams reached" in err
+        with connect_blocking(url) as client:
+            assert client.jetstream().stream_info("A").config.max_bytes == 4000000
+            assert client.jetstream().stream_names() == ["A"]
+        streams["B"]["max_bytes"] = 5000000
+        del streams["D"], streams["E"]
+        (tmp_path / "a.json").write_text(json.dumps({"streams": streams}))
+        assert run("apply", "--yes", "a.json")[0] == 0

@@ -16,6 +16,7 @@ import pytest
 
 from pelton.client import connect_blocking
 from tests import copies
+from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,8 +64,7 @@ def test_a_store_from_birth_to_death(at: Run, peer: ServerProcess, unique: str) 
 
 
 def test_files_go_there_and_back(at: Run, bucket: str) -> None:
-    seed = int(os.environ.get("PELTON_SEED", "7"))
-    data = random.Random(seed).randbytes(300_000)
+    data = random.Random(SEED).randbytes(300_000)
     source = Path("folder/file.bin")
     source.parent.mkdir()
     source.write_bytes(data)

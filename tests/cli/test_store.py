@@ -111,15 +111,16 @@ def test_the_store_below_a_folder_is_found(
 def test_a_folder_without_a_store_or_with_several(
     words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    status = 2 if words[0] == "store" else 1
     nothing = tmp_path / "data"
     (nothing / "jetstream" / "inner" / "jetstream").mkdir(parents=True)
     before = tree(tmp_path)
-    assert main([each.format(nothing) for each in words]) == status
+    assert main([each.format(nothing) for each in words]) == 1
     assert "is not a store, and there is none below it" in capfd.readouterr().err
+    assert main([each.format(nothing / "gone") for each in words]) == 1
+    assert "does not exist" in capfd.readouterr().err
     make_stream(nothing / "one")
     make_stream(nothing / "two")
-    assert main([each.format(nothing) for each in words]) == status
+    assert main([each.format(nothing) for each in words]) == (2 if words[0] == "store" else 1)
     err = capfd.readouterr().err
     assert f"there are 2 stores below {nothing}: {nothing}/one, {nothing}/two" in err
     assert set(before) <= set(tree(tmp_path))
@@ -240,7 +241,6 @@ def test_backups(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("ls", "none"),
         ("check",),
         ("dump", "store", "NONE"),
         ("dump", "store", "ORDERS", "--from", "yesterday"),

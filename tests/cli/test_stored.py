@@ -23,7 +23,7 @@ from pelton.client import (
 )
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
-from tests.ways import FULL, length
+from tests.ways import FULL, SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,16 +134,11 @@ def sums(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def seed() -> int:
-    return random.randrange(1 << 30)
-
-
-@pytest.fixture(scope="module")
-def server(seed: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     store = tmp_path_factory.mktemp("live") / "store"
     with LocalServer(store=str(store)) as local:
         with connect_blocking(local.url) as client:
-            fill(client.jetstream(), seed)
+            fill(client.jetstream(), SEED)
         yield local
 
 
@@ -160,10 +155,9 @@ def backups(server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_folder_and_its_backups_answer_as_the_server(
-    cli: Run, server: LocalServer, backups: Path, seed: int, command: tuple[str, ...]
+    cli: Run, server: LocalServer, backups: Path, command: tuple[str, ...]
 ) -> None:
     """Of both kinds of backups one, in turns."""
-    print("seed", seed)
     there = sums(backups)
     live = told(cli("--server", server.url, *command, "--json"))
     assert told(cli(*command, "--json", "--store", server.store)) == live

@@ -16,7 +16,7 @@ import pytest
 
 from pelton.client import StreamConfig, connect_blocking
 from tests import copies
-from tests.ways import length
+from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,9 +90,7 @@ def test_there_and_back(
     file: str,
     options: tuple[str, ...],
 ) -> None:
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    stored = make(js, unique, seed)
+    stored = make(js, unique, SEED)
     path = tmp_path / file
     ran = at("stream", "export", unique, path, *options, "--json")
     assert (ran.status, ran.json["messages"]) == (0, len(stored)), ran.err
@@ -155,10 +153,8 @@ def test_ranges(at: Run, js: BlockingJetStream, unique: str) -> None:
 def test_an_interrupted_export_goes_on(
     at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, form: str
 ) -> None:
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    make(js, unique, seed)
-    draw = random.Random(seed)
+    make(js, unique, SEED)
+    draw = random.Random(SEED)
     whole = at("stream", "export", unique, "-").lines
     if form == "jsonl":
         path, options = tmp_path / "x.jsonl", ()
@@ -226,9 +222,7 @@ def test_a_killed_import_goes_on(
     with path.open("w") as file:
         for number in range(count):
             file.write(json.dumps({"subject": f"{unique}.x", "data": str(number)}) + "\n")
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    draw = random.Random(seed)
+    draw = random.Random(SEED)
     command = [sys.executable, "-m", "pelton.cli", "-s", peer.url, "stream", "import", unique]
     deadline = time.monotonic() + 120
     kills = 0
@@ -264,9 +258,7 @@ def test_messages_that_the_stream_has_are_left_out(
     at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
 ) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[unique]))
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    draw = random.Random(seed)
+    draw = random.Random(SEED)
     there = set(draw.sample(range(100), 30))
     for number in there:
         js.publish(unique, b"%d" % number, msg_id=str(number))

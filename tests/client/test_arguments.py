@@ -95,8 +95,14 @@ class Handle:
         }
 
 
+@pytest.fixture(scope="module", params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Any]:
+def broker(shell: str) -> Iterator[Any]:
+    """One for each shell: the calls that are drawn delete what it has."""
     with pelton.testing.broker() as each:
         yield each
 
@@ -160,16 +166,15 @@ def wrongs() -> Iterator[tuple[str, str, str, Any]]:
                     yield kind, name, parameter.name, object()
 
 
-@pytest.fixture(scope="module", params=SHELLS)
-def handle(request: pytest.FixtureRequest, broker: Any) -> Iterator[Handle]:
-    with connected(request.param, broker.url, timeout=0.5) as client:
+@pytest.fixture(scope="module")
+def handle(shell: str, broker: Any) -> Iterator[Handle]:
+    with connected(shell, broker.url, timeout=0.5) as client:
         js, patient = client.jetstream(), client.jetstream(timeout=30)
-        if request.param == SHELLS[0]:
-            patient.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
-            patient.create_consumer("S", ConsumerConfig(durable_name="c"))
-            patient.create_key_value(KeyValueConfig(bucket="b"))
-            patient.create_object_store(ObjectStoreConfig(bucket="o"))
-        yield Handle(request.param, js, client)
+        patient.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
+        patient.create_consumer("S", ConsumerConfig(durable_name="c"))
+        patient.create_key_value(KeyValueConfig(bucket="b"))
+        patient.create_object_store(ObjectStoreConfig(bucket="o"))
+        yield Handle(shell, js, client)
 
 
 def test_an_argument_of_a_wrong_kind_is_named_before_anything_is_sent(

@@ -1,4 +1,4 @@
-"""What a client needs to be installed: msgspec, and nothing of the server."""
+"""What a client needs at run time: msgspec, and nothing of command line and server."""
 
 from __future__ import annotations
 
@@ -63,13 +63,12 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_client_needs_msgspec_alone(server: ServerProcess, unique: str) -> None:
     done = run(CLIENT, server.url, unique)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [each.partition(">")[0] for each in PROJECT["dependencies"]] == ["msgspec"]
 
 
 def test_a_server_says_what_it_lacks() -> None:
     done = run(SERVER)
     assert done.returncode == 1
-    assert "uvloop is not installed: pip install 'pelton[server]'" in done.stderr
+    assert "uvloop is not installed: pip install uvloop" in done.stderr
     assert "Traceback" not in done.stderr
-    named = {each.partition(">")[0] for each in PROJECT["optional-dependencies"]["server"]}
-    assert {"uvloop", "prometheus-client", "tzdata"} <= named
+    named = {each.partition(">")[0] for each in PROJECT["dependencies"] if "linux" in each}
+    assert named == {"uvloop", "prometheus-client", "websockets"}

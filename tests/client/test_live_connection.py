@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,12 @@ from pelton.client.protocol.connection import Connection
 from pelton.client.protocol.options import Options
 from pelton.client.protocol.pool import ServerPool
 from tests.client.shells import connected
+from tests.counting import calls_of
 from tests.peers import OLDEST, ServerProcess, available_servers, free_port, running_server
 from tests.ways import length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 def kinds(events: list[Status]) -> list[str]:
@@ -215,22 +215,6 @@ def test_shuffled_servers_are_all_tried_once_in_a_round() -> None:
     assert ServerPool(Options(), lambda: 0.0).learn(["h:1", "127.0.0.1:4222", "h:1"]) == [
         Server("h", 1)
     ]
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """The number of calls, of Python and C functions, that the work makes."""
-    count = 0
-
-    def profile(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def many_subscriptions(number: int) -> None:

@@ -128,7 +128,10 @@ def test_every_class_of_the_table_is_exported() -> None:
 def test_lists_come_page_by_page(client: Any, js: Any, unique: str) -> None:
     names = sorted(f"{unique}-{number:03}" for number in range(270))
     for name in names:
-        js.create_consumer(unique, ConsumerConfig(name=name, mem_storage=True))
+        config = ConsumerConfig(
+            name=name, mem_storage=True, inactive_threshold=timedelta(minutes=5)
+        )
+        js.create_consumer(unique, config)
     assert list(js.iter_consumer_names(unique)) == names
     assert [info.name for info in js.iter_consumers(unique)] == names
     assert [info.name for info in islice(js.iter_consumers(unique), 3)] == names[:3]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 import pelton.testing
 from pelton.client import (
@@ -21,23 +17,12 @@ from pelton.client import (
     StreamConfig,
 )
 from tests.client.shells import connected
+from tools.site.client import documented, members_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    pass
 
 NAMED = re.compile(r"^    ((?:\w+, )*\w+): ", re.MULTILINE)
-TOOL = Path(__file__).parents[2] / "tools/gen_client_docs.py"
-
-
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    """What makes docs/reference/api-client-*.md."""
-    spec = importlib.util.spec_from_file_location("gen_client_docs", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def held(nc: Any) -> list[Any]:
@@ -70,12 +55,12 @@ def held(nc: Any) -> list[Any]:
     ]
 
 
-def test_every_public_name_is_in_the_reference(shell: str, reference: ModuleType) -> None:
+def test_every_public_name_is_in_the_reference(shell: str) -> None:
     with pelton.testing.broker() as broker, connected(shell, broker.memory_url) as client:
         unknown = []
         for each in held(client):
             inner = getattr(each, "_inner", each)
-            known = {*reference.members_of(type(inner)), *reference.documented(type(inner))}
+            known = {*members_of(type(inner)), *documented(type(inner))}
             for names in NAMED.findall(type(inner).__doc__):
                 known.update(names.split(", "))
             offered = {name for name in object.__dir__(inner) if not name.startswith("_")}

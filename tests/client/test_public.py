@@ -173,7 +173,7 @@ def test_each_shell_has_the_same_names() -> None:
 
 def test_the_options_of_connect_are_those_of_options() -> None:
     fields = {field.name for field in dataclasses.fields(Options)}
-    assert set(ConnectOptions.__annotations__) == fields - {"servers", "tls"} | {"context"}
+    assert ConnectOptions.__optional_keys__ == fields - {"servers", "tls"} | {"context"}
 
 
 @pytest.mark.parametrize("kind", [Options, TlsOptions])

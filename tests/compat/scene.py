@@ -30,6 +30,7 @@ class Scene:
     def __init__(self, client: Twins, **config: Any) -> None:
         self.client = client
         self.name = f"S{next(numbers)}"
+        self.consumers: set[str] = set()  # those that a test has asked for
         client.made.append(self.name)
         self.ok(
             f"STREAM.CREATE.{self.name}",
@@ -51,12 +52,17 @@ class Scene:
             self.client.publish(f"{self.name}.{subject}", f"m{index}", reply="stored")
 
     def consumer(self, name: str = "c", *, check: bool = True, **config: Any) -> Any:
-        """Create a durable consumer."""
+        """Create a durable consumer, or update it. An update is asked again while the answers differ:
+        its answer has a state, in which nats-server may have made the deliveries that it allows.
+        """
         settings = {"durable_name": name, "ack_policy": "explicit", **config}
-        ask = self.ok if check else self.client.ask
-        return ask(
+        ask = self.client.agree if name in self.consumers else self.client.ask
+        self.consumers.add(name)
+        answer = ask(
             f"CONSUMER.CREATE.{self.name}.{name}", {"stream_name": self.name, "config": settings}
         )
+        assert not check or "error" not in answer, answer
+        return answer
 
     def pull(self, body: Any = "", reply: str = "in.a", name: str = "c") -> None:
         """One pull request."""
@@ -69,7 +75,7 @@ class Scene:
         A reset to the first message, while nats-server writes the consumer's file, is not written: it
         answers with the state that it reads there, of before the reset. Another reset mends that.
         """
-        return self.client.agree(f"CONSUMER.RESET.{self.name}.{name}", body)
+        return self.client.agree(f"CONSUMER.RESET.{self.name}.{name}", body, changes=True)
 
     def info(self, name: str = "c") -> Any:
         """The consumer's info."""

@@ -206,13 +206,8 @@ def test_consumers_in_memory_come_along(
             assert "error" not in await restore(taker, answer, data)
             seen = await view(taker)
             assert seen["consumer c"]["config"]["mem_storage"] is True
-            if target == "pelton":
-                assert seen == await view(giver)
-                assert await handed_out(taker, 11) == await handed_out(giver, 11)
-            else:
-                # nats-server keeps no position of such a consumer from a tar archive: it delivers
-                # again, and loses nothing
-                assert [seq for seq, _ in await handed_out(taker, 20)] == [*range(1, 21)]
+            assert seen == await view(giver)
+            assert await handed_out(taker, 11) == await handed_out(giver, 11)
 
     with server(source, monkeypatch) as one, server(target, monkeypatch) as other:
         asyncio.run(go(one, other))

@@ -111,6 +111,7 @@ class Twin:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = b""
         self.seen: dict[str, list[tuple[Any, ...]]] = {}
+        self.due: dict[str, list[tuple[Any, ...]]] = {}  # what the next step compares, too
         self.acks: list[bytes] = []
         self.pins: list[bytes] = []
         self.pongs = 0
@@ -129,7 +130,7 @@ class Twin:
 
     def begin(self, *, whole: bool) -> None:
         """A step begins; a PONG that the one before did not wait for is still to come."""
-        self.seen = {}
+        self.seen, self.due = self.due, {}
         self.pongs = min(0, self.pongs - self.awaited)
         self.awaited = int(whole)
 
@@ -375,9 +376,12 @@ class Twins:
         quiet_s = QUIET_S if body.startswith("-NAK") else None
         self.both(act, f"{of} {at} {body!r} {reply}", quiet_s, whole=True)
 
-    def agree(self, subject: str, body: str | bytes | dict[str, Any] = b"") -> Any:
+    def agree(
+        self, subject: str, body: str | bytes | dict[str, Any] = b"", *, changes: bool = False
+    ) -> Any:
         """A request for a state, asked again while the two differ: one of them may still have to count
-        what it was told. The answer.
+        what it was told. The answer. What else came is compared in the end, unless the request
+        ``changes`` what comes each time.
         """
         deadline = time.monotonic() + PATIENCE_S
         patience_s = QUIET_S
@@ -387,6 +391,8 @@ class Twins:
             except AssertionError:
                 if time.monotonic() >= deadline:
                     raise
+            for twin in () if changes else (self.ours, self.theirs):
+                twin.due = {sid: came for sid, came in twin.seen.items() if sid != "1"}
             patience_s = min(2 * patience_s, 0.5)
 
     def info(self, stream: str, consumer: str) -> Any:

@@ -17,7 +17,7 @@ import yaml
 from pelton.apply.defaults import settled_stream
 from pelton.apply.reading import checked, read
 from pelton.apply.terraform import File
-from pelton.cli.plgd.bundle import configuration
+from pelton.cli.plgd.hub_server import configuration
 from pelton.client import connect_blocking
 from pelton.errors import PeltonError
 from pelton.server.config import read_config
@@ -63,7 +63,7 @@ def declared(name: str) -> dict[str, object]:
 
 def test_all_forms_of_the_stream_say_the_same(tmp_path: Path) -> None:
     assert declared("jetstream.json") == declared("stream.yaml")
-    settings, warnings = read_config(configuration(tmp_path), environ={})
+    settings, warnings = read_config(configuration(tmp_path, {}), environ={})
     assert (settings.max_memory, settings.max_file, warnings) == (1 << 30, 10 << 30, [])
 
 
@@ -83,7 +83,7 @@ def test_the_bundle_keeps_the_events_of_a_hub(tmp_path: Path) -> None:
 
 def test_the_configuration_is_the_users_after_the_first_start(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    text = configuration(tmp_path / "data").replace('"10m"', '"3m"')
+    text = configuration(tmp_path / "data", {}).replace('"10m"', '"3m"')
     (tmp_path / "data" / "jetstream.config").write_text(text)
     with bundle(tmp_path / "data", JETSTREAM="1") as url, connect_blocking(url) as client:
         config = client.jetstream().stream_info("EVENTS").config

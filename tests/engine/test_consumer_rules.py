@@ -119,6 +119,32 @@ def test_a_reset_begins_anew(filled: House) -> None:
     assert house.api("CONSUMER.RESET.S.none") is None
 
 
+@pytest.mark.parametrize(
+    ("seq", "late", "then"),
+    [
+        (8, 8, 9),  # the late ack has a consumer sequence that no delivery since the reset has
+        (3, 5, 7),  # it has the one of another message
+    ],
+)
+def test_a_late_ack_from_before_a_reset_does_not_settle_later_acks(
+    filled: House, seq: int, late: int, then: int
+) -> None:
+    """Behind a reset, consumer sequences begin at 1 again."""
+    house = filled
+    for _ in range(10 - house.ok("STREAM.INFO.S")["state"]["messages"]):
+        house.publish("s.x")
+    house.consumer("all", durable_name="all", ack_policy="all")
+    before = {int(event[3].split(".")[5]): event[3] for event in house.pull(10, "all")}
+    assert house.ok("CONSUMER.RESET.S.all", {"seq": seq})["reset_seq"] == seq
+    since = {int(event[3].split(".")[5]): event[3] for event in house.pull(10, "all")}
+    assert min(since) == seq
+    assert house.request(before[late], b"+ACK")
+    assert house.ok("CONSUMER.INFO.S.all")["ack_floor"]["stream_seq"] == late
+    assert house.request(since[then], b"+ACK")
+    info = house.ok("CONSUMER.INFO.S.all")
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (then, 10 - then)
+
+
 def test_resets_without_a_reply_do_nothing(filled: House) -> None:
     filled.consumer(durable_name="c", ack_policy="explicit")
     filled.pull(3)

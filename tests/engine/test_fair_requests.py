@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .test_heavy_requests import calls_of
+from pelton.engine.sources.local import ComingUpstream
+from tests.counting import calls_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,3 +194,159 @@ def test_requests_that_wait_when_the_account_loses_jetstream_are_refused(
     kept = listing.connection.take()
     assert b'"err_code":10039' in kept
     assert kept.endswith(b"\r\nPONG\r\n")
+
+
+LONG_MOST = (
+    40_000  # calls of functions in a step of a request with 1,000 sources: some milliseconds
+)
+
+
+def named(word: str) -> list[dict[str, Any]]:
+    return [{"name": f"{word}{n}", "filter_subject": f"a.{n}"} for n in range(1000)]
+
+
+def of_one(word: str) -> list[dict[str, Any]]:
+    return [{"name": "O", "filter_subject": f"{word}.{n}"} for n in range(1000)]
+
+
+def renamed(word: str) -> list[dict[str, Any]]:
+    return [
+        {"name": f"{word}{n}", "subject_transforms": [{"src": f"{word}.{n}", "dest": f"b.{n}"}]}
+        for n in range(1000)
+    ]
+
+
+def external(word: str) -> list[dict[str, Any]]:
+    return [{"name": f"{word}{n}", "external": {"api": f"far.{n}.API"}} for n in range(1000)]
+
+
+def in_one(word: str) -> list[dict[str, Any]]:
+    dest = ".".join(["{{partition(3,1,2)}}"] * 4)
+    return [
+        {
+            "name": "O",
+            "subject_transforms": [{"src": f"{word}.{n}.*.*", "dest": dest} for n in range(1000)],
+        }
+    ]
+
+
+def turns_of(house: House, call: str, body: dict[str, Any]) -> tuple[list[int], Any]:
+    """Return the calls of functions in each turn of a request, and the answer; all turns after it, too."""
+    payload = json.dumps(body).encode()
+    request = b"PUB $JS.API.%s _I.1 %d\r\n%s\r\n" % (call.encode(), len(payload), payload)
+    reactor = house.server.reactor
+    work = [calls_of(lambda: house.server.sessions.feed(house.client.connection, request))]
+    more = True
+
+    def turn() -> None:
+        nonlocal more
+        more = reactor.turn()
+
+    while more:
+        work.append(calls_of(turn))
+    events = house.client.parser.feed(house.client.connection.take())
+    (answer,) = [json.loads(bytes(event[5])) for event in events if len(event) == 6]  # type: ignore[call-overload] # the payload of a message
+    assert "error" not in answer, answer
+    return work, answer
+
+
+@pytest.mark.parametrize("make", [named, of_one, renamed, external, in_one])
+def test_a_thousand_sources_or_transforms_are_taken_in_short_steps(
+    house: House, make: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    house.stream("O", subjects=["a.>", "x.>", "y.>"], storage="memory")
+    house.server.reactor.budget.most = 1
+    base = {"name": "F", "storage": "memory"}
+    for call, body in (
+        ("STREAM.CREATE.F", {**base, "sources": make("x")}),
+        ("STREAM.UPDATE.F", {**base, "sources": make("y")}),
+        ("STREAM.INFO.F", {}),
+        ("STREAM.LIST", {}),
+    ):
+        work, answer = turns_of(house, call, body)
+        assert max(work) < LONG_MOST, (call, sorted(work)[-5:])
+        shown = answer["streams"][0] if "streams" in answer else answer
+        assert [each["name"] for each in shown["sources"]] == [
+            each["name"] for each in make("y")
+        ] or "CREATE" in call
+        assert len(shown["config"]["sources"]) == len(make("y"))
+    followed = house.account.streams["F"].upstreams
+    assert followed is not None
+    assert not any(isinstance(each, ComingUpstream) for each in followed.upstreams)
+    work = []
+    for call in ("STREAM.DELETE.O", "STREAM.DELETE.F"):
+        work += turns_of(house, call, {})[0]
+    assert max(work) < LONG_MOST
+
+
+def test_an_origin_with_a_thousand_followers_starts_them_in_short_steps(house: House) -> None:
+    house.stream("F", storage="memory", sources=of_one("x"))
+    house.server.reactor.budget.most = 1
+    work, _ = turns_of(
+        house, "STREAM.CREATE.O", {"name": "O", "storage": "memory", "subjects": ["x.>"]}
+    )
+    assert max(work) < LONG_MOST
+    for number in range(1000):
+        house.send(f"x.{number}")
+    house.server.reactor.settle(10_000)
+    assert house.account.streams["F"].core.log.msgs == 1000
+
+
+def test_other_clients_see_one_change_after_the_other(house: House) -> None:
+    """A stream is changed and looked at by others while the sources of an update are made."""
+    house.stream("O", subjects=["x.>", "y.>"], storage="memory")
+    house.stream("F", storage="memory", sources=of_one("x"))
+    house.server.reactor.settle(10_000)
+    house.server.reactor.budget.most = 1
+    base = {"name": "F", "storage": "memory"}
+    clients = [house.server.client() for _ in range(3)]
+    for number, (call, body) in enumerate(
+        [
+            ("STREAM.UPDATE.F", {**base, "sources": of_one("y")}),
+            ("STREAM.UPDATE.F", {**base, "sources": of_one("x")[:300]}),
+            ("STREAM.INFO.F", {}),
+        ]
+    ):
+        payload = json.dumps(body).encode()
+        inbox = f"_C.{number}"
+        head = f"SUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {len(payload)}\r\n".encode()
+        house.server.sessions.feed(clients[number].connection, head + payload + b"\r\n")
+    house.server.reactor.settle(10_000)
+    counts = []
+    for client in clients:
+        events = client.parser.feed(client.connection.take())
+        (event,) = [each for each in events if len(each) == 6 and str(each[1])[:3] == "_C."]
+        counts.append(len(json.loads(bytes(event[5]))["config"]["sources"]))  # type: ignore[call-overload] # the payload of a message
+    assert counts[:2] == [1000, 300]
+    assert counts[2] in (1000, 300)
+    for number in range(1000):
+        house.send(f"x.{number}")
+        house.send(f"y.{number}")
+    house.server.reactor.settle(10_000)
+    final = house.ok("STREAM.INFO.F")
+    assert len(final["config"]["sources"]) == len(final["sources"])
+    log = house.account.streams["F"].core.log
+    assert log.msgs == len(final["sources"])
+
+
+@pytest.mark.parametrize("turns", [1, 5, 12, 30])
+def test_a_stream_may_go_while_its_sources_are_made(house: House, turns: int) -> None:
+    house.stream("O", subjects=["x.>", "y.>"])
+    house.stream("F", sources=of_one("x"))
+    house.server.reactor.settle(10_000)
+    house.send("x.7")
+    house.send("x.900")
+    house.server.reactor.settle(10_000)
+    house.server.reactor.budget.most = 1
+    payload = json.dumps({"name": "F", "sources": of_one("x")[1:] + of_one("y")[:1]}).encode()
+    request = b"PUB $JS.API.STREAM.UPDATE.F _I.1 %d\r\n%s\r\n" % (len(payload), payload)
+    house.server.sessions.feed(house.client.connection, request)
+    for _ in range(turns):
+        house.server.reactor.turn()
+    again = house.restart()
+    again.server.reactor.settle(10_000)
+    for subject in ("x.7", "x.900", "x.1"):
+        again.send(subject)
+    again.server.reactor.settle(10_000)
+    assert again.account.streams["F"].core.log.msgs == 5  # none is copied twice
+    assert not again.reports

@@ -7,7 +7,6 @@ Comparisons of subjects count their own steps (tests/core/protocol/test_overlaps
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from bench.heavy_requests import Heavy, requests
 from pelton.engine.base.settings import MAX_ITEMS, MAX_SUBJECT_TOKENS, MAX_SUBJECTS, MAX_TOKENS
+from tests.counting import calls_of
 from tests.ways import SEED, length
 
 from .house import House
@@ -24,22 +24,6 @@ from .house import House
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """Return how many functions were called."""
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def stream(subjects: list[str], **fields: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.core.base.disk import PyDisk
+from pelton.engine.lifecycles import streams
 from pelton.testing.simulated_disk import SimDisk
 from tests.engine.house import SECOND, House
 
@@ -163,3 +164,22 @@ def test_a_purge_makes_room_on_a_full_disk_for_its_own_record() -> None:
     house = House(STORE, house.server.clock.now(), PyDisk(disk))
     state = house.ok("STREAM.INFO.S")["state"]
     assert (state["messages"], state["last_seq"]) == (0, 2)
+
+
+class KeepsB(SimDisk):
+    """Refuses to move the folder of one stream."""
+
+    def rename(self, source: str, target: str) -> None:
+        if source.endswith("/B"):
+            raise OSError(errno.EPERM, "Operation not permitted", source)
+        super().rename(source, target)
+
+
+def test_the_streams_behind_one_that_can_not_be_removed_are() -> None:
+    house = House(Path("/store"), disk=PyDisk(KeepsB()))
+    for name in "ABC":
+        house.stream(name, subjects=[name.lower()])
+        house.publish(name.lower())
+    assert [problem[:3] for problem in streams.delete_all(house.account)] == ["B: "]
+    assert house.ok("STREAM.NAMES")["streams"] == ["B"]
+    assert house.publish("b")["seq"] == 2

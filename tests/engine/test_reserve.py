@@ -129,8 +129,8 @@ def test_a_stream_is_deleted() -> None:
 
 def test_an_account_is_purged() -> None:
     full = Full()
-    for name in list(full.house.account.streams):  # as the system account's ACCOUNT.PURGE does
-        streams.delete(full.house.account, name)
+    # as the system account's ACCOUNT.PURGE does
+    assert streams.delete_all(full.house.account) == []
     full.house.pass_time(3 * SECOND)
     assert not full.house.ok("STREAM.NAMES")["streams"]
     full.house.stream("T", subjects=["t"])
@@ -195,3 +195,56 @@ def test_the_next_server_takes_the_reserve_as_it_is() -> None:
     house.pass_time(SECOND)
     assert house.disk.spent is False
     assert before["writes to a full disk"] == full.disk.counts["writes to a full disk"]
+
+
+def test_all_that_removes_data_is_answered_on_a_full_disk() -> None:
+    """Each request in one turn and alone, with the reserve spent, and before."""
+    removals = {
+        "STREAM.PURGE.S": {"filter": "s.0", "keep": 2},
+        "STREAM.MSG.DELETE.S": {"seq": 2},
+        "STREAM.UPDATE.S": {"name": "S", "subjects": ["s.*"], "max_msgs": 30},
+        "CONSUMER.DELETE.S.c": {},
+        "STREAM.PURGE.T": {},
+        "STREAM.DELETE.T": {},
+        "STREAM.DELETE.S": {},
+    }
+    for together in (False, True):
+        full = Full(allow_rollup_hdrs=False)
+        if not together:
+            for call, body in removals.items():
+                assert "error" not in full.house.api(call, body), call
+            continue
+        wire = ""
+        for number, (call, body) in enumerate(removals.items()):
+            data = json.dumps(body)
+            wire += f"PUB $JS.API.{call} _I.r{number} {len(data)}\r\n{data}\r\n"
+        full.house.client.send(wire)
+        answers = {event[1]: json.loads(event[5]) for event in full.house.client.events()}
+        assert len(answers) == len(removals)
+        assert not [each for each in answers.values() if "error" in each]
+
+
+def test_a_turn_with_more_than_the_reserve_holds_answers_each_request_sooner_or_later() -> None:
+    """What was accepted is written when there is room. All that comes later is refused at once."""
+    full = Full()
+    full.disk.room = None
+    full.house.pass_time(SECOND)
+    full.disk.room = full.disk.used() + 10
+    client, count = full.house.client, 3 * RESERVE // 10_000
+    load = b"".join(b"PUB s.0 _I.x%d 10000\r\n%s\r\n" % (n, b"q" * 10_000) for n in range(count))
+    calls = ("STREAM.INFO.S", "STREAM.PURGE.T", "CONSUMER.DELETE.S.c")
+    client.send(
+        load + b"".join(b"PUB $JS.API.%s _I.%s 0\r\n\r\n" % (c.encode(), c.encode()) for c in calls)
+    )
+    found = {event[1]: json.loads(event[5]) for event in client.events()}
+    assert {f"_I.{call}" for call in calls} <= set(found)
+    assert full.house.publish("s.0")["error"]["description"] == NO_ROOM
+    body = b'{"keep":10}'
+    client.send(b"PUB $JS.API.STREAM.PURGE.S _I.purge %d\r\n%s\r\n" % (len(body), body))
+    full.disk.room += 10 * RESERVE
+    for _ in range(20):
+        found |= {event[1]: json.loads(event[5]) for event in client.events()}
+        full.house.pass_time(SECOND // 4)
+    assert found["_I.purge"]["success"]
+    assert len([reply for reply in found if reply.startswith("_I.x")]) == count
+    assert not [each for each in found.values() if "error" in each]

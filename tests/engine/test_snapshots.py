@@ -34,7 +34,7 @@ def told(client: Any) -> list[Any]:
 
 def test_what_is_in_it(full: House) -> None:
     full.consumer("one", durable_name="one", ack_policy="explicit")
-    full.consumer("mem", ack_policy="explicit", mem_storage=True)
+    full.consumer("two", ack_policy="explicit")
     full.pull(3, "one")
     answer, data = backup(full)
     assert answer["config"]["name"] == "S"
@@ -48,13 +48,27 @@ def test_what_is_in_it(full: House) -> None:
         "obs/one/meta.inf",
         "obs/one/meta.sum",
         "obs/one/o.dat",
-        "obs/mem/meta.inf",
-        "obs/mem/meta.sum",
-        "obs/mem/o.dat",
+        "obs/two/meta.inf",
+        "obs/two/meta.sum",
+        "obs/two/o.dat",
     ]
     assert len(files["msgs/1.blk"]) == answer["state"]["bytes"]
     state = unpack_state(files["obs/one/o.dat"])
     assert (state.delivered_stream, sorted(state.pending)) == (3, [1, 2, 3])
+    _, data = backup(full, no_consumers=True)
+    assert list(files_of(data)) == ["meta.inf", "meta.sum", "msgs/1.blk"]
+
+
+def test_consumers_in_memory_are_in_an_archive_that_keeps_their_positions(full: House) -> None:
+    full.consumer("one", durable_name="one", ack_policy="explicit")
+    full.consumer("mem", ack_policy="explicit", mem_storage=True)
+    full.pull(3, "mem")
+    answer, data = backup(full)
+    assert answer["state"]["consumer_count"] == 2
+    found = unpacked(data)
+    assert found.startswith(b"NATSARC1")
+    assert b'"consumer_count":2' in found[: found.index(b"consumers/one")]
+    assert b'"pending":{"1":' in found[found.index(b"consumers/mem") :]
     _, data = backup(full, no_consumers=True)
     assert list(files_of(data)) == ["meta.inf", "meta.sum", "msgs/1.blk"]
 

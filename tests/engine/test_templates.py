@@ -140,10 +140,8 @@ def test_a_name_that_another_stream_has(house: House) -> None:
     assert streams(house).keys() == {"a_b_c"}
 
 
-def test_many_subjects(house: House) -> None:
+def test_many_subjects(house: House, seed: int) -> None:
     """Against a model: each subject has its stream, up to the limit, with its messages in order."""
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
     draw = random.Random(seed)
     assert make(house, subjects=["n.>"], most=6) == OK
     model: dict[str, int] = {}

@@ -222,14 +222,18 @@ def test_an_expired_message_is_gone(connect):
 
 def test_the_highest_priority_is_first(connect):
     options = {"priorities": True}
+    put(connect(**options), QUEUE, 5, priority=5)
+    shelf = Shelf(connect(**options), QUEUE, prefetch=1)
+    shelf.until(1)
     for priority in (0, 9, 4):
         put(connect(**options), QUEUE, priority, priority=priority)
-    shelf = Shelf(connect(**options), QUEUE, prefetch=1)
-    for count in (1, 2, 3):
-        shelf.until(count)
+    # the first that arrives is not waited with for others
+    receiver = shelf.channel.connection.receiver
+    receiver._client.wait_until(lambda: len(receiver.waiting()) == 3, PATIENCE_S)
+    for count in (2, 3, 4):
         shelf.messages[-1].ack()
-    assert sorted(each.payload for each in shelf.messages) == [0, 4, 9]
-    assert shelf.messages[-1].payload == 0
+        shelf.until(count)
+    assert [each.payload for each in shelf.messages] == [5, 9, 4, 0]
     with pytest.raises(QueueMismatch, match="was declared with priorities=True"):
         put(connect(), QUEUE, 1)
 

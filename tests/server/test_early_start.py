@@ -13,7 +13,6 @@ from pelton.core.broker.reactor import Connection
 from pelton.core.broker.router import Router
 from pelton.core.broker.session import Sessions
 from pelton.server.early_start import PLAIN, EarlyStart, may_open_early
-from pelton.server.fast_dataclass import field_names
 from pelton.server.settings import Settings
 from pelton.server.settings.users import User
 
@@ -46,8 +45,8 @@ class Early:
         client.sendall(b"CONNECT {}\r\n")
         return client
 
-    def serve(self, load: Callable[[], object], for_connect: Callable[[], object] = int) -> None:
-        self.opening.serve((for_connect, self.sessions.take_connects), (load, int))
+    def serve(self, load: Callable[[], object]) -> None:
+        self.opening.serve((load, int))
 
 
 @pytest.fixture
@@ -114,21 +113,18 @@ def test_one_that_goes_while_its_publish_waits_is_forgotten(early: Early) -> Non
     assert early.event_loop.all_connections() == []
 
 
-def test_who_comes_first_is_answered_and_a_connect_waits_for_what_it_needs(early: Early) -> None:
+def test_a_connect_is_answered_while_loading(early: Early) -> None:
     seen: list[tuple[bytes, int]] = []
     clients: list[socket.socket] = []
 
-    def for_connect() -> None:
+    def load() -> None:
         client = socket.create_connection(early.listening.getsockname(), timeout=10)
         clients.append(client)
-        client.sendall(b"PING\r\nCONNECT {}\r\nPING\r\nPUB a 0\r\n\r\nPING\r\n")
+        client.sendall(b"CONNECT {}\r\nPING\r\nPUB a 0\r\n\r\nPING\r\n")
         seen.append((read_until(client, b"PONG\r\n"), early.connects))
 
-    def load() -> None:
-        seen.append((read_until(clients[0], b"PONG\r\n"), early.connects))
-
-    early.serve(load, for_connect)
-    assert seen == [(b"PONG\r\n", 0), (b"PONG\r\n", 1)]
+    early.serve(load)
+    assert seen == [(b"PONG\r\n", 1)]
     early.sessions.go_on()
     early.event_loop.run(0)
     with clients[0] as client:
@@ -142,7 +138,7 @@ def test_what_loading_raises_is_raised_in_the_main_thread(early: Early, part: in
         raise ImportError("no such thing")
 
     with pytest.raises(ImportError, match="no such thing"):
-        early.serve(*((fails, fails), (fails, int))[part])
+        early.opening.serve(*[(int, int)] * part, (fails, int))
 
 
 def test_a_part_is_used_while_the_next_one_loads(early: Early) -> None:
@@ -165,7 +161,7 @@ def test_a_part_is_used_while_the_next_one_loads(early: Early) -> None:
             got.append(read_until(client, b"PONG\r\n"))
         assert called.wait(10)
 
-    early.opening.serve((int, early.sessions.take_connects), (int, begin), (rest, int))
+    early.opening.serve((int, begin), (rest, int))
     assert sorted(got) == [b"MSG a 1 2\r\nhi\r\nPONG\r\n", b"timer"]
 
 
@@ -186,7 +182,7 @@ def test_an_error_in_the_main_thread_waits_for_the_loading(early: Early) -> None
 def test_a_plain_server_opens_early_whatever_its_plain_settings_are() -> None:
     assert may_open_early(Settings())
     assert may_open_early(Settings(jetstream=True, port=1, store_dir="/x", max_payload=7))
-    assert set(field_names(Settings)) >= PLAIN
+    assert set(Settings.__struct_fields__) >= PLAIN
 
 
 @pytest.mark.parametrize(

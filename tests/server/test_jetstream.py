@@ -275,6 +275,20 @@ accounts { S { users: [{user: s, password: s}] }, A { jetstream: enabled } }
 """
 
 
+def test_a_purge_of_an_unknown_account_removes_its_folder(tmp_path):
+    unknown = tmp_path / "jetstream" / "un%3Aknown"
+    unknown.mkdir(parents=True)
+    hello = '{"verbose":false,"user":"s","pass":"s"}'
+    with (
+        configured("pelton", SYSTEM % tmp_path) as server,
+        Wire(server.ports["port"], hello=hello) as wire,
+    ):
+        wire.send("SUB r 1\r\nPUB $JS.API.ACCOUNT.PURGE.un:known r 0\r\n\r\n")
+        while "initiated" not in wire.line():
+            pass
+    assert not unknown.exists()
+
+
 @pytest.mark.parametrize("kind", ["pelton", "nats-server"])
 def test_the_system_account_hears_that_it_has_no_jetstream(tmp_path, kind):
     if kind not in available_servers():

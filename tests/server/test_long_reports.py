@@ -5,7 +5,6 @@ slice does is counted, in calls of functions.
 import itertools
 import json
 import re
-import sys
 
 import pytest
 from hypothesis import given
@@ -22,6 +21,7 @@ from pelton.server.settings.accounts import (
     MappingTarget,
 )
 from pelton.server.system.services import WAITING_MAX
+from tests.counting import calls_of
 from tests.ways import length
 
 from .test_monitor import House
@@ -34,24 +34,19 @@ CALLS_MAX = 40_000  # of functions in one slice: a few milliseconds
 
 def longest_slice(work):
     """(calls in the slice with the most, number of slices, result) of a report."""
-    most = slices = calls = 0
+    most = slices = 0
+    ended = []
 
-    def count(frame, event, argument):
-        nonlocal calls
-        if event in ("call", "c_call"):
-            calls += 1
-
-    while True:
-        calls = 0
-        sys.setprofile(count)
+    def step():
         try:
             next(work)
         except StopIteration as done:
-            return max(most, calls), slices + 1, done.value
-        finally:
-            sys.setprofile(None)
-            most = max(most, calls)
+            ended.append(done.value)
+
+    while not ended:
+        most = max(most, calls_of(step))
         slices += 1
+    return most, slices, ended[0]
 
 
 def crowded():

@@ -3,16 +3,16 @@
 import io
 
 import pytest
+from msgspec.structs import replace
 
 from pelton.server.errors import ConfigError, StartError
-from pelton.server.fast_dataclass import field_names
 from pelton.server.logs.log import Log
 from pelton.server.reload import Reloads, changes, check_jetstream
 from pelton.server.settings import RELOADABLE, Settings
 
 
 def test_every_reloadable_name_is_a_setting():
-    assert set(field_names(Settings)) >= RELOADABLE
+    assert set(Settings.__struct_fields__) >= RELOADABLE
 
 
 def test_nothing_changed_is_nothing_to_do():
@@ -21,8 +21,8 @@ def test_nothing_changed_is_nothing_to_do():
 
 def test_what_can_change_is_listed_and_what_cannot_is_told():
     old = Settings()
-    new = old.with_changes(
-        debug=True, ping_interval_ns=5, port=1, max_pending=7, config_digest="x", headers=False
+    new = replace(
+        old, debug=True, ping_interval_ns=5, port=1, max_pending=7, config_digest="x", headers=False
     )
     changed, refused = changes(old, new)
     assert changed == ["debug", "ping_interval_ns"]

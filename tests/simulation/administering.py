@@ -31,12 +31,15 @@ class Administering:
         stream, consumer = pair
         until_ns = self.world.now_ns + self.random.choice([0, 1, 3, 10]) * SECOND
         body = {"pause_until": at(until_ns)} if until_ns > self.world.now_ns else {}
+        alone = consumer.pausing == 0  # otherwise the server may do this one first
         consumer.pauses += 1
+        consumer.pausing += 1
         consumer.paused = (0, 0)  # until the answer, both is right
         number = consumer.pauses
 
         def heard(answer: Any) -> None:
-            if "error" not in answer and consumer.pauses == number and body:
+            consumer.pausing -= 1
+            if "error" not in answer and alone and consumer.pauses == number and body:
                 # Other connections may still have messages that were sent before.
                 consumer.paused = (self.world.turns + 1, until_ns)
                 self.world.counts["consumers paused"] += 1

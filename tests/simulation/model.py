@@ -76,6 +76,7 @@ class Consumer:
     delivered: dict[int, int] = field(default_factory=dict)  # seq -> number of deliveries
     drained: set[int] = field(default_factory=set)
     pauses: int = 0  # how many requests to pause or to resume were sent
+    pausing: int = 0  # how many of them are unanswered
     paused: tuple[int, int] = (0, 0)  # from this turn on, until this time
     pin: str = ""  # what a group's pinned client shows
     unclear: bool = False  # whether an update is in flight

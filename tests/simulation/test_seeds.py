@@ -21,10 +21,12 @@ from pelton.testing.simulated_disk import SimDisk
 from tests.ways import SEED, length
 
 from . import __main__
-from .checks import rightly_twice
+from .checks import Checks, rightly_twice
+from .clients import Clients
 from .exercised import IN_A_HUNDRED, IN_EACH, IN_TEN, missing
 from .model import Publish, Removal, Stream
 from .run import Outcome, run
+from .world import World
 
 FIXED = length(100, 300)
 ONCE_FAILED = (
@@ -65,7 +67,8 @@ ALTERING_ONCE_FAILED = (
 )
 WIDE_ONCE_FAILED = (7002123, 7005183, 7011830, 7026788)
 BOTH_ONCE_FAILED = (9531511, 9600359, 9903489, 10201688)
-SHORT_TURNS_ONCE_FAILED = (67, 163, 196, 230, 288, 294, 10400588, 10403451)
+LONG_TURNS_ONCE_FAILED = (10303970, 10403735)
+SHORT_TURNS_ONCE_FAILED = (67, 163, 196, 230, 288, 294, 10400588, 10403451, 10603274, 10604231)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0" if os.environ.get("CI") else length(50, 100)))
 BLOCK = 25  # seeds in one test
 FIRST = int(os.environ.get("SIMULATION_FIRST", random.Random(SEED).randrange(10**9)))
@@ -108,6 +111,11 @@ def test_what_once_failed_with_alterations(seed: int) -> None:
 @pytest.mark.parametrize("seed", BOTH_ONCE_FAILED)
 def test_what_once_failed_with_both(seed: int) -> None:
     assert run(seed, wide=True, altering=True, reserved=False, short_turns=False).failure == ""
+
+
+@pytest.mark.parametrize("seed", LONG_TURNS_ONCE_FAILED)
+def test_what_once_failed_with_long_turns(seed: int) -> None:
+    assert run(seed, short_turns=False).failure == ""
 
 
 @pytest.mark.parametrize("seed", SHORT_TURNS_ONCE_FAILED)
@@ -220,6 +228,24 @@ def test_which_messages_may_remove_an_earlier_one(
         stream.acknowledged(other, other_seq)
     stream.acknowledged(publish, 2)
     assert stream.may_be_gone(publish, 0) is may_be_gone
+
+
+@pytest.mark.parametrize(
+    ("flips", "line", "gone"),
+    [
+        (2, "stream S: a record between the messages 1 and 2 is lost: damaged bytes", set()),
+        (1, "stream S: a record between the messages 1 and 2 is lost: damaged bytes", {1}),
+        (2, "stream T: a record between the messages 1 and 2 is lost: damaged bytes", {1}),
+        (2, "stream S: message 2 is lost: checksum mismatch", {1}),
+    ],
+)
+def test_what_two_flipped_bits_may_bring_back(flips: int, line: str, gone: set[int]) -> None:
+    """Two bits of the record of a removal: recovery can correct one only."""
+    world = World(1)
+    world.reports.append(line)
+    stream = Stream("S", {}, flips=flips, gone={1}, removed={1})
+    Checks(world, Clients(world)).lost_removals(stream)
+    assert stream.gone == stream.removed == gone
 
 
 def test_a_removal_may_remove_messages_that_are_sent_before_its_answer() -> None:

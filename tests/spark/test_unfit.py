@@ -156,3 +156,29 @@ def test_options_that_contradict_one_another(tmp_path):
         AsideOptions("side", None)
     with pytest.raises(OptionError, match="onRowError=side"):
         AsideOptions("fail", str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_an_upsert_puts_null_keys_and_sequences_aside(spark, tmp_path):
+    rows = [(1, "a", "x"), (2, None, "y"), (None, "b", "z"), (4, "b", "w"), (None, None, "v")]
+    rows = spark.createDataFrame([*rows, (3, "a", "u")], "seq long, key string, word string")
+    table, side = tmp_path / "table", tmp_path / "side"
+    with pytest.raises(TableError, match="key and seq must not be null"):
+        upsert(rows, 0, table, keys=["key"], query_id="q")
+    options = {"keys": ["key"], "query_id": "q", "on_row_error": "side", "error_path": side}
+    for _ in range(2):  # the second time as Spark does after a failure
+        with pytest.warns(UserWarning, match="3 rows could not be written into the table"):
+            upsert(rows, 0, table, **options)
+    found = DeltaTable(table).to_pyarrow_table().to_pylist()
+    assert sorted((row["key"], row["seq"]) for row in found) == [("a", 3), ("b", 4)]
+    [path] = side.iterdir()
+    aside = duckdb.sql(f"select seq, reason, data.word from '{path}' order by data.word").fetchall()
+    assert aside == [
+        (None, "column key is null", b"v"),
+        (2, "column key is null", b"y"),
+        (None, "column seq is null", b"z"),
+    ]
+    with pytest.warns(UserWarning, match="1 rows"):  # a batch without a row that fits
+        upsert(rows.where("word = 'y'"), 1, table, **options)
+    assert len(DeltaTable(table).to_pyarrow_table()) == 2

@@ -386,8 +386,10 @@ def _map(item: _Kind) -> _Kind:
         if not isinstance(value, dict):
             raise _mismatch(value, path, name)
         merged = dict(present or {})
-        if set(map(type, value.values())) == {item.plain} == {str}:
-            merged |= value
+        kinds = set(map(type, value.values()))
+        if item.plain is str and kinds <= {str, type(None)}:
+            nulls = type(None) in kinds
+            merged |= {key: text or "" for key, text in value.items()} if nulls else value
             return merged
         for key, element in value.items():
             merged[key] = item.decode(reader, element, "", f"{path}.{key}")

@@ -23,9 +23,7 @@ def read_yaml(text: str, file: str) -> list[Node]:
     try:
         import yaml
     except ImportError:
-        raise fault(
-            Place(file), "YAML needs the package pyyaml; pip install 'pelton[apply]'"
-        ) from None
+        raise fault(Place(file), "YAML needs the package pyyaml: pip install pyyaml") from None
     found = []
     loader = None
     try:

@@ -43,8 +43,8 @@ class DataLossError(PeltonError):
 def check(plan: Plan, *, allow_data_loss: bool) -> None:
     """Raise PeltonError unless the whole plan may be carried out."""
     if plan.refused:
-        first = plan.refused[0]
-        raise ApplyFailed(f"cannot change {first.title}: {'; '.join(first.reasons)}")
+        texts = [f"cannot change {each.title}: {'; '.join(each.reasons)}" for each in plan.refused]
+        raise ApplyFailed("; ".join(texts))
     if plan.losses and not allow_data_loss:
         lost = "; ".join(f"{each.action} {each.title} loses {each.loss}" for each in plan.losses)
         raise DataLossError(f"{lost}; --allow-data-loss does it")

@@ -72,7 +72,7 @@ def _parse(text: str, file: str) -> Tree:
         from lark.exceptions import LarkError
     except ImportError:
         raise fault(
-            Place(file), "Terraform needs the package python-hcl2; pip install 'pelton[apply]'"
+            Place(file), "Terraform needs the package python-hcl2: pip install 'pelton[terraform]'"
         ) from None
     try:
         return hcl2.parses_to_tree(text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from pelton.apply.defaults import settled_consumer, settled_stream
 from pelton.apply.model import OWNER_KEY, Config, Declared, Entry, Place, Resource, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pelton.apply.inspecting import Live, LiveConsumer, LiveStream
 
@@ -114,8 +114,36 @@ class Plan:
         return [each for each in self.pending if each.loss]
 
 
-def plan(declared: Declared, live: Live, *, owner: str = "", prune: bool = False) -> Plan:
-    """What has to be done. ``owner`` labels declared resources; ``prune`` deletes what else has the label."""
+class Rules(Protocol):
+    """The rules of servers, which a plan is checked against as a whole."""
+
+    def stream(
+        self,
+        config: StreamConfig,
+        now: StreamConfig | None,
+        find: Callable[[str], StreamConfig | None],
+        /,
+    ) -> str:
+        """Return why the server would not take a stream beside those that ``find`` returns; "" if it may.
+        ``now`` is the configuration that the server has. Called once for each stream that changes.
+        """
+
+    def consumer(self, config: ConsumerConfig, stream: StreamConfig, /) -> str:
+        """Return why the server would not take a consumer of a stream; "" if it may."""
+
+
+def plan(
+    declared: Declared,
+    live: Live,
+    *,
+    owner: str = "",
+    prune: bool = False,
+    rules: Rules | None = None,
+) -> Plan:
+    """What has to be done. ``owner`` labels declared resources; ``prune`` deletes what else has the label.
+
+    Changes that break ``rules`` are refused.
+    """
     if prune and not owner:
         raise ValueError("to prune, an owner is needed: --owner NAME says what may be deleted")
     planner = _Planner(live, owner)
@@ -123,6 +151,9 @@ def plan(declared: Declared, live: Live, *, owner: str = "", prune: bool = False
     streams = planner.without_crossings(streams, prune)
     planner.note(streams)
     consumers = [planner.consumer(each) for each in declared.resources if each.consumer]
+    if rules is not None:
+        streams = [planner.ruled(each, rules) for each in streams]
+        consumers = [planner.ruled(each, rules) for each in consumers]
     entries = [planner.entry(each) for each in declared.entries]
     deleted: list[Change] = []
     if prune:
@@ -167,6 +198,21 @@ class _Planner:
             else each
             for each in changes
         ]
+
+    def ruled(self, change: Change, rules: Rules) -> Change:
+        """The change, or a refusal if it breaks a rule."""
+        wanted = change.wanted
+        reason = ""
+        if change.action == "keep" or wanted is None:
+            return change
+        if isinstance(wanted, StreamConfig):
+            live = self.live.streams.get(change.stream)
+            reason = rules.stream(wanted, live.config if live else None, self.configs.get)
+        elif change.stream in self.configs:
+            reason = rules.consumer(wanted, self.configs[change.stream])
+        if not reason:
+            return change
+        return Change("refuse", change.stream, change.consumer, change.place, reasons=(reason,))
 
     def _owns(self, config: Config) -> bool:
         return config.metadata.get(OWNER_KEY) == self.owner

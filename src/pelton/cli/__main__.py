@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from pelton.cli.commands import asks_servers
-
 
 def main(arguments: Sequence[str] | None = None, tool: str = "pelton") -> int:
     """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted).
@@ -20,17 +18,16 @@ def main(arguments: Sequence[str] | None = None, tool: str = "pelton") -> int:
 
 
 def _main(given: list[str], tool: str) -> int:
-    if given[:1] == ["server"] and not asks_servers(given[1:]):
-        # The same program as pelton-server, without loading what only other commands need.
-        from pelton.server.__main__ import main as serve
-
-        return serve(given[1:])
+    if given[:1] == ["serve"]:
+        return run_server(given[1:])
     if given[:1] == ["run"]:
         return run_pipeline(given[1:])
     try:
         import click
     except ImportError:
-        return complain("the command line is not installed; pip install 'pelton[cli]'")
+        return complain(
+            "the command line needs the packages click and rich: pip install click rich"
+        )
     return _run(click, given, tool)
 
 
@@ -75,12 +72,26 @@ def _run(click: "ModuleType", given: list[str], tool: str) -> int:
     return result if isinstance(result, int) else 0
 
 
+def run_server(arguments: list[str]) -> int:
+    """``pelton serve``: the program pelton-server, without loading what only other commands need."""
+    from pelton.server.__main__ import main as serve
+    from pelton.server.options import SERVE
+
+    return serve(arguments, SERVE)
+
+
 def run_pipeline(arguments: list[str]) -> int:
     """``pelton run``: server, shipper, Spark tables."""
+    from importlib.util import find_spec
+
     try:
+        if find_spec("pyspark") is None:  # it is imported when a server runs and a folder is made
+            raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
         from pelton.pipeline.logs.run import run
     except ImportError as problem:
-        return complain(f"{problem}; pip install 'pelton[pipeline]'")
+        from pelton.errors import not_installed
+
+        return complain(str(not_installed(problem, "spark")))
     return run(arguments)
 
 

@@ -289,7 +289,7 @@ CHEATS: dict[str, dict[str, tuple[str, ...]]] = {
             "pelton server check stream --stream ORDERS",
         ),
         "Start one here": (
-            "pelton server -js",
+            "pelton serve",
             "pelton server run",
         ),
     },

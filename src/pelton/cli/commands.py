@@ -3,12 +3,11 @@
 The nouns and verbs are those of the ``nats`` command; ``other_names`` has its other names for them.
 """
 
-from collections.abc import Sequence
-
 # name -> (one line of help, module, attribute)
 Row = tuple[str, str, str]
 
 TOP: dict[str, Row] = {
+    "serve": ("Start a server here.", "programs", "serve"),
     "run": ("Start server, log shipper and Spark tables in one command.", "programs", "run"),
     "bundle": ("Start a server for a plgd hub.", "plgd.bundle", "bundle"),
     "plgd": (
@@ -17,9 +16,9 @@ TOP: dict[str, Row] = {
         "plgd",
     ),
     "server": (
-        "Start a server, or ask running ones: ls, info, report, request, check ...",
-        "programs",
-        "server",
+        "Ask running servers: ls, info, report, request, check ...",
+        "tree",
+        "servers",
     ),
     "pub": ("Publish messages.", "messages.publishing", "pub"),
     "sub": ("Print the messages of subjects, or of a stream.", "messages.subscribing", "sub"),
@@ -97,7 +96,7 @@ SECTIONS: dict[str, str] = {
     "Streams and consumers": "stream consumer counter explain replay diff-stream sql",
     "Buckets": "kv object",
     "Configuration as code": "apply plan diff export drift validate",
-    "Servers and accounts": "server account context auth audit store",
+    "Servers and accounts": "serve server account context auth audit store",
     "What happens now": "events top trace traffic latency rtt",
     "plgd hubs and Spark": "bundle plgd run pipeline spark tables",
     "Help and other tools": "cheat completion schema errors jsm shims",
@@ -486,8 +485,3 @@ READERS: dict[str, frozenset[str]] = {
     "object": frozenset(("ls", "info", "get")),
     "counter": frozenset(("get", "view", "ls")),
 }
-
-
-def asks_servers(words: Sequence[str]) -> bool:
-    """Whether the words behind ``server`` ask running servers, and do not start one."""
-    return bool(words) and not words[0].startswith("-")

@@ -4,8 +4,6 @@ import sys
 
 import click
 
-from pelton.cli.commands import asks_servers
-
 OWN_OPTIONS = {
     "ignore_unknown_options": True,
     "allow_extra_args": True,
@@ -15,18 +13,16 @@ OWN_OPTIONS = {
 
 
 @click.command(context_settings=OWN_OPTIONS, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def server(ctx: click.Context, arguments: tuple[str, ...]) -> object:
-    """Start a server: the same as pelton-server; or ask running ones."""
-    if asks_servers(arguments):
-        from pelton.cli.tree import servers
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FILE]")
+def serve(arguments: tuple[str, ...]) -> int:
+    """Start a server, of a configuration FILE or without one, with the options of pelton-server.
 
-        with servers.make_context("server", list(arguments), parent=ctx.parent) as inner:
-            return servers.invoke(inner)
-    from pelton.server.__main__ import main
+    Without a file it has JetStream, listens on 127.0.0.1, and keeps its streams in the user's data
+    folder. `pelton serve --help` lists the options.
+    """
+    from pelton.cli.__main__ import run_server
 
-    sys.exit(main(list(arguments)))
+    return run_server(list(arguments))
 
 
 @click.command(context_settings=OWN_OPTIONS, add_help_option=False)

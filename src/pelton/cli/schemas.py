@@ -100,7 +100,7 @@ def info(session: Session, name: str, as_yaml: bool) -> None:
     try:
         import yaml
     except ImportError:
-        raise click.ClickException("YAML is not installed; pip install 'pelton[apply]'") from None
+        raise click.ClickException("YAML needs the package pyyaml: pip install pyyaml") from None
     print(yaml.safe_dump(found, sort_keys=False), end="")
 
 

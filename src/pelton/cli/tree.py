@@ -43,8 +43,6 @@ class Lazy(click.Group):
         row = self.rows.get(name)
         if row is None:
             return None
-        if ctx.resilient_parsing and self.rows is commands.TOP and name == "server":
-            return servers  # for completion in a shell: the program has no commands
         found = getattr(import_module(f"pelton.cli.{row[1]}"), row[2])
         assert isinstance(found, click.Command)
         formats = [each for each in found.params if "--format" in each.opts]

@@ -103,9 +103,9 @@ class TwinLoader:
 
 def require_server() -> None:
     """Raise NoServerError unless the server's compiled modules are there."""
-    for finder in sys.meta_path:
-        if isinstance(finder, Finder) and finder.linux is None:
-            raise NoServerError(no_server())
+    finders = [finder for finder in sys.meta_path if isinstance(finder, Finder)]
+    if sys.platform != "linux" or any(finder.linux is None for finder in finders):
+        raise NoServerError(no_server())
 
 
 def no_server() -> str:

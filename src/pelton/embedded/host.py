@@ -89,7 +89,7 @@ class Host:
             self._remove()
             if isinstance(problem, ModuleNotFoundError) and problem.name:
                 raise StartError(
-                    f"the package {problem.name} is not installed: pip install 'pelton[server]'"
+                    f"the package {problem.name} is not installed: pip install {problem.name}"
                 ) from None
             raise
 

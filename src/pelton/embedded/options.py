@@ -84,7 +84,7 @@ def make_settings(
     Raises TypeError for an unknown option, ValueError for a bad value, and StartError for what
     ``pelton-server`` would refuse.
     """
-    unknown = sorted(options.keys() - ServerOptions.__annotations__.keys())
+    unknown = sorted(options.keys() - ServerOptions.__optional_keys__)
     if unknown:
         raise TypeError(
             f"there is no option {', '.join(unknown)}: see help(pelton.embedded.ServerOptions)"

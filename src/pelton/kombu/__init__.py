@@ -20,9 +20,14 @@ and a task whose worker dies is delivered to another worker. Needs the extra ``c
 
 from __future__ import annotations
 
-from kombu.transport import TRANSPORT_ALIASES
+from pelton.errors import not_installed
 
-from .transport import Transport
+try:
+    from kombu.transport import TRANSPORT_ALIASES
+
+    from .transport import Transport
+except ModuleNotFoundError as problem:
+    raise not_installed(problem, "celery") from None
 
 __all__ = ["Transport"]
 

@@ -20,9 +20,14 @@ package exports open no connection::
 The extra ``plgd`` installs what this package needs. Times are ns since 1970.
 """
 
-from .codec import Encoded, Event, decode, encode, encode_registration
-from .columns import SCHEMA, decode_batch
-from .content import content_json, decode_content
+from pelton.errors import not_installed
+
+try:
+    from .codec import Encoded, Event, decode, encode, encode_registration
+    from .columns import SCHEMA, decode_batch
+    from .content import content_json, decode_content
+except ModuleNotFoundError as problem:
+    raise not_installed(problem, "plgd") from None
 from .ids import aggregate_id, href_id, links_id, metadata_id, owner_id, services_id
 from .kinds import EVENT_TYPES, Kind
 from .reasons import Reason, UndecodableEvent

@@ -3,38 +3,40 @@
 This module imports only the modules for --help, --version and wrong options; a start imports the rest.
 """
 
+import contextlib
 import gc
 import os
 import sys
 
 from pelton.core.libraries import NoServerError, require_server
 from pelton.server.errors import OptionError, StartError
-from pelton.server.options import PROGRAM, USAGE, Options, parse_options
+from pelton.server.options import PROGRAM, SERVE, Options, parse_options, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pelton.server.app import Server
     from pelton.server.logs.log import Log
     from pelton.server.settings import Settings
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit status."""
+def main(arguments: list[str] | None = None, program: str = PROGRAM) -> int:
+    """Entry point of the console script, and of ``pelton serve``; returns the exit status."""
     try:
-        return _main(sys.argv[1:] if arguments is None else arguments)
+        return _main(sys.argv[1:] if arguments is None else arguments, program)
     except StartError as problem:
-        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        print(f"{program}: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, OptionError) else 1
     except KeyboardInterrupt:
         return 130
     except NoServerError as missing:
-        print(f"{PROGRAM}: {missing}", file=sys.stderr)
+        print(f"{program}: {missing}", file=sys.stderr)
         return 1
 
 
-def _main(arguments: list[str]) -> int:
-    options = parse_options(arguments)
+def _main(arguments: list[str], program: str) -> int:
+    options = parse_options(arguments, program)
     if options.action == "help":
-        print(USAGE, end="")
+        print(usage(program), end="")
         return 0
     if options.action == "help_tls":
         from pelton.server.transports.tls_names import help_text
@@ -49,7 +51,9 @@ def _main(arguments: list[str]) -> int:
 
         send_signal(options.signal)
         return 0
-    return _check(options) if options.action == "check" else _serve(options)
+    if options.action == "check":
+        return _check(options)
+    return _serve(options, local=program == SERVE and not options.config)
 
 
 def version_line() -> str:
@@ -81,12 +85,18 @@ def _check(options: Options) -> int:
     return 0
 
 
-def _serve(options: Options) -> int:
+def _serve(options: Options, *, local: bool) -> int:
     require_server()
     gc.disable()  # until the server serves: loading makes no garbage
     from pelton.server.logs.log import Log
     from pelton.server.startup import settings_of
 
+    quiet = False
+    if local:
+        from pelton.server import serve
+
+        quiet = not serve.wants_log(options.given)
+        options.given = serve.local(options.given, os.environ)
     settings, warnings = settings_of(options)
     log = Log(
         settings.log_file,
@@ -98,19 +108,22 @@ def _serve(options: Options) -> int:
         limit=settings.log_size_limit,
         keep=settings.log_max_num,
         syslog=settings.syslog_address,
+        quiet=quiet,
     )
     for warning in warnings:
         log.warn(warning)
     try:
         try:
-            _run(settings, log, options)
+            _run(settings, log, options, local=local)
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] == "pelton":
                 raise
             raise StartError(
-                f"the package {missing.name} is not installed: pip install 'pelton[server]'"
+                f"the package {missing.name} is not installed: pip install {missing.name}"
             ) from None
     except StartError as problem:
+        if quiet:
+            raise
         for line in str(problem).split("\n"):
             log.fatal(line)
         if settings.log_file or settings.syslog_address is not None:
@@ -121,7 +134,7 @@ def _serve(options: Options) -> int:
     return 0
 
 
-def _run(settings: "Settings", log: "Log", options: Options) -> None:
+def _run(settings: "Settings", log: "Log", options: Options, *, local: bool) -> None:
     from pelton.server.startup import settings_of
     from pelton.server.transports.listener import open_sockets
 
@@ -144,7 +157,21 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
     # A random hash seed keeps clients from choosing keys that collide. Once per process, before any
     # table has a key.
     seed_hash(int.from_bytes(os.urandom(8), "little"))
-    Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options)).run()
+    server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
+    if local:
+        server.on_ready = lambda: _greet(server, options)
+    server.run()
+
+
+def _greet(server: "Server", options: Options) -> None:
+    from pelton.server import serve
+
+    store = os.path.abspath(server.store.folder) if server.store is not None else ""
+    (url,) = server.ports()["nats"]
+    with contextlib.suppress(OSError):  # nobody reads it
+        program = serve.program_typed()
+        said = serve.greeting(url, store, options.given, program, os.environ)
+        print(said, end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ class Server:
         self._by_hand = clock is not None and not isinstance(clock, SystemClock)
         self._timers: list[tuple[int, int, Callable[[], None]]] = []  # heap, of a clock set by hand
         self._timer_count = 0
+        self.on_ready: Callable[[], object] | None = None
         self.owns_process = False  # True from run() on: signals, systemd, limits are the server's
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
@@ -214,12 +215,10 @@ class Server:
         if may_open_early(self.settings):
             self.listener.open()
             self._opening.serve(
-                (_load_for_connect, self.sessions.take_connects),
                 (self._load, self._open_early),
                 (self._load_loop, lambda: None),
             )
         else:
-            _load_for_connect()
             self._load()
             self._load_loop()
         import asyncio
@@ -246,7 +245,6 @@ class Server:
         import asyncio
 
         self._announce()
-        _load_for_connect()
         self.loop = asyncio.get_running_loop()
         self._stopped = self.loop.create_future()
         self.event_loop.start(self.sessions, self.loop.call_soon)
@@ -273,8 +271,10 @@ class Server:
     def _load_loop(self) -> None:
         """Import the modules for the rest of the start. Nothing else may happen here."""
         names = ["asyncio", "traceback", "uvloop"]
+        if self.accounts.system is not None:
+            names.append("pelton.server.system.services")
         if self._http_sockets:
-            names += ["pelton.server.http", "pelton.server.monitor"]
+            names += ["html", "pelton.server.http", "pelton.server.monitor"]
         for name in names:
             import_module(name)
 
@@ -339,6 +339,8 @@ class Server:
             self.log.info(f"Listening for client connections on {address}")
         self.acceptors.announce_tls()
         self.log.info("Server is ready")
+        if self.on_ready is not None:
+            self.on_ready()
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
         self.tell_systemd("READY=1")
@@ -605,11 +607,6 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.event_loop.all_connections() if c.id == cid), None)
-
-
-def _load_for_connect() -> None:
-    """Import the modules for CONNECT."""
-    import_module("pelton.server.auth.connect_options")
 
 
 def _draw(below: int) -> int:

@@ -1,8 +1,8 @@
 """The early start of a server: it serves clients while the rest of it is loading.
 
-    main thread     accept, INFO, PING, SUB     CONNECT         recovery, publishes     handover:
-                    publishes wait                              and requests            asyncio's loop
-    other thread    import msgspec, ...         the engine      asyncio, uvloop, ...
+    main thread     accept, INFO, CONNECT, PING, SUB    recovery, publishes     handover:
+                    publishes wait                      and requests            asyncio's loop
+    other thread    import the engine                   asyncio, uvloop, ...
 
 A publish may be for a stream that is not recovered yet, so the server does not read from its connection
 until it is known which streams exist: no message is lost, refused, or answered with "no responders".
@@ -21,7 +21,6 @@ from collections.abc import Callable
 
 from pelton.core.broker.event_loop import EventLoop
 from pelton.core.broker.session import Sessions
-from pelton.server.fast_dataclass import field_names
 from pelton.server.settings import Settings
 
 # The switch interval of the threads: clients wait for the loading thread up to this time.
@@ -93,7 +92,7 @@ def may_open_early(settings: Settings) -> bool:
     usual = Settings()
     return all(
         getattr(settings, name) == getattr(usual, name)
-        for name in field_names(Settings)
+        for name in Settings.__struct_fields__
         if name not in PLAIN
     )
 
@@ -139,8 +138,8 @@ class EarlyStart:
         """Serve clients while another thread loads one part after the other; raises their
         exceptions.
 
-        The event loop accepts connections (EventLoop.listen). CONNECT waits until a part calls
-        ``sessions.take_connects()``, publishes wait for ``sessions.go_on()``.
+        The event loop accepts connections (EventLoop.listen). Publishes wait until a part calls
+        ``sessions.go_on()``.
         """
         self._sessions.hold()
         usual = sys.getswitchinterval()

@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from pelton.server.auth.failure_delay import group
@@ -273,6 +272,8 @@ def text_answer(status: int, text: str) -> Answer:
 
 
 def _redirect(location: str) -> Answer:
+    from html import escape  # few servers send such a page
+
     page = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n'
     return Answer(307, "text/html; charset=utf-8", page.encode(), location)
 

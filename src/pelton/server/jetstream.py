@@ -268,7 +268,7 @@ class JetStream:
 
     def purge(self, name: str) -> str:
         """Remove all streams of an account, or the folder of an account that does not exist.
-        Returns the error, or "".
+        Returns "", or the errors of the streams that cannot be removed; the others are.
         """
         account = self._engine.accounts.get(name)
         self._engine.finish(name)
@@ -276,16 +276,13 @@ class JetStream:
         if account is None:
             import shutil
 
-            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            from pelton.engine.files.files import file_name
+
+            shutil.rmtree(os.path.join(self.folder, file_name(name)), ignore_errors=True)
             return ""
         from pelton.engine.lifecycles import streams
 
-        try:
-            for stream in list(account.streams):
-                streams.delete(account, stream)
-        except errors.StreamDeleteError as problem:
-            return str(problem)
-        return ""
+        return "; ".join(streams.delete_all(account))
 
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
         self._unmap_domain(account)

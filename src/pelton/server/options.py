@@ -7,8 +7,9 @@ heavy, because it answers --help and --version.
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pelton.server.errors import OptionError
-from pelton.server.fast_dataclass import FastDataclass
 from pelton.server.units import is_whole, parse_duration, parse_port
 
 TYPE_CHECKING = False
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROGRAM = "pelton-server"
+SERVE = "pelton serve"
+"""The same program as a command of ``pelton``: it takes a file, and starts without one."""
 
 USAGE = """\
 Usage: pelton-server [options]
@@ -84,7 +87,15 @@ Common options:
 """
 
 
-class Options(FastDataclass):
+_SERVE_USAGE = f"""\
+{SERVE} [options] [file]
+
+The file is a configuration file, as with -c. Without a file the server has JetStream, listens
+on 127.0.0.1, and keeps its streams in $XDG_DATA_HOME/pelton (default: ~/.local/share/pelton).
+"""
+
+
+class Options(Struct):
     """The parsed command line: an action, and the given settings by attribute name of Settings."""
 
     action: str  # run, check, help, help_tls, version or signal
@@ -94,7 +105,7 @@ class Options(FastDataclass):
     tls: "dict[str, Any] | None" = None  # attributes of settings.tls.Tls
 
 
-class _Flag(FastDataclass):
+class _Flag(Struct):
     target: str  # a Settings attribute, or ":name" for parse_options itself
     convert: "Callable[[str], Any] | None"  # None: a boolean
 
@@ -208,37 +219,53 @@ _BOOLEANS = {
 }
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def usage(program: str = PROGRAM) -> str:
+    """The text of --help."""
+    if program != SERVE:
+        return USAGE
+    return USAGE.replace(f"{PROGRAM} [options]\n", _SERVE_USAGE, 1)
+
+
+def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
     """Parse the arguments after the program's name. OptionError names the wrong argument."""
     found: dict[str, Any] = {}
     rest = list(arguments)
+    files: list[str] = []
     while rest:
         argument = rest.pop(0)
-        name, flag, value = _split(argument)
+        if program == SERVE and not argument.startswith("-"):
+            files.append(argument)
+            continue
+        name, flag, value = _split(argument, program)
         if flag.convert is None:
             found[flag.target] = _boolean(name, value)
             continue
         if value is None:
             if not rest:
-                raise OptionError(f"option {name} needs a value; see {PROGRAM} --help")
+                raise OptionError(f"option {name} needs a value; see {program} --help")
             value = rest.pop(0)
         try:
             found[flag.target] = flag.convert(value)
         except ValueError as problem:
             raise OptionError(f'invalid value "{value}" for option {name}: {problem}') from None
+    named = [*files, *([found[":config"]] if files and ":config" in found else [])]
+    if len(named) > 1:
+        raise OptionError(f"there is one configuration file, not {len(named)}: {' '.join(named)}")
+    if named:
+        found[":config"] = _text(named[0])
     return _options(found)
 
 
-def _split(argument: str) -> tuple[str, _Flag, str | None]:
+def _split(argument: str, program: str) -> tuple[str, _Flag, str | None]:
     """Yields (the option as written, its row, the value after "=")."""
     body = argument.removeprefix("-").removeprefix("-")
     if body == argument or not body or body.startswith("-"):
-        raise OptionError(f'unexpected argument "{argument}"; see {PROGRAM} --help')
+        raise OptionError(f'unexpected argument "{argument}"; see {program} --help')
     name, equals, value = body.partition("=")
     shown = argument.partition("=")[0]
     flag = _FLAGS.get(name)
     if flag is None:
-        raise OptionError(f"unknown option {shown}; see {PROGRAM} --help")
+        raise OptionError(f"unknown option {shown}; see {program} --help")
     return shown, flag, value if equals else None
 
 

@@ -13,8 +13,9 @@ The comparison is pure.
 
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from pelton.server.errors import StartError
-from pelton.server.fast_dataclass import FastDataclass, field_names
 from pelton.server.logs.log import Log
 from pelton.server.settings import RELOADABLE, Settings
 from pelton.server.units import SECOND_NS, format_size
@@ -82,7 +83,7 @@ _TOLD: "dict[str, Callable[[Any], str]]" = {
 }
 
 
-class ReloadHandler(FastDataclass):
+class ReloadHandler(Struct):
     """The handler of one part of the server."""
 
     names: frozenset[str]
@@ -176,7 +177,7 @@ def changes(
     """(names of changed settings, errors for changes that need a restart)."""
     changed: list[str] = []
     refused: list[str] = []
-    for name in field_names(Settings):
+    for name in Settings.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
         if before == after or name in _ASIDE:
             continue

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pelton.errors import not_installed
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -36,12 +38,15 @@ def register(spark: SparkSession) -> None:
 
     The workers of a local session run this Python from then on, unless PYSPARK_PYTHON is set.
     """
-    from pelton.spark.buckets.kv_source import JetStreamKv
-    from pelton.spark.iceberg.source import IcebergDataSource
-    from pelton.spark.reading.source import JetStreamDataSource
-    from pelton.spark.tables.source import DeltaDataSource
-    from pelton.spark.workers import run_this_python
-    from pelton.spark.writing.sink import ObjectSink
+    try:
+        from pelton.spark.buckets.kv_source import JetStreamKv
+        from pelton.spark.iceberg.source import IcebergDataSource
+        from pelton.spark.reading.source import JetStreamDataSource
+        from pelton.spark.tables.source import DeltaDataSource
+        from pelton.spark.workers import run_this_python
+        from pelton.spark.writing.sink import ObjectSink
+    except ModuleNotFoundError as problem:
+        raise not_installed(problem, "spark") from None
 
     run_this_python(spark)
     known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)

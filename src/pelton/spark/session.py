@@ -29,6 +29,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pelton.errors import not_installed
 from pelton.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -75,9 +76,11 @@ def session(
     home = ensure_java()
     for variable in _FOREIGN:
         os.environ.pop(variable, None)
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as problem:
+        raise not_installed(problem, "spark") from None
     from pelton.spark import register
     from pelton.spark.classes import java_options
     from pelton.spark.workers import use_installed_pyspark

@@ -12,6 +12,11 @@
 ``connect`` is for running servers, ``open_store`` for a store folder or a backup of one.
 """
 
-from pelton.sql.database import Database, connect, open_store
+from pelton.errors import not_installed
+
+try:
+    from pelton.sql.database import Database, connect, open_store
+except ModuleNotFoundError as problem:
+    raise not_installed(problem, "sql") from None
 
 __all__ = ["Database", "connect", "open_store"]

@@ -27,6 +27,10 @@ class StoreError(PeltonError):
     """A request that is not possible; str() has the reason."""
 
 
+class NoStoreError(StoreError):
+    """There is no store in the folder or below it."""
+
+
 @dataclass(frozen=True)
 class StreamFolder:
     """The folder of one stream; `name` comes from the folder's name, and meta.json confirms it."""
@@ -122,12 +126,12 @@ class Store:
 
 
 def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
-    """Return the streams of a store folder, or of the only store below a folder. StoreError: there
-    is no store, or more than one. `vault`: the keys of an encrypted store.
+    """Return the streams of a store folder, or of the only store below a folder. NoStoreError: there
+    is no store; StoreError: more than one. `vault`: the keys of an encrypted store.
     """
     path = path.rstrip("/") or "/"
     if not disk.is_dir(path):
-        raise StoreError(f"folder {path} does not exist")
+        raise NoStoreError(f"folder {path} does not exist")
     roots = _roots(disk, path)
     if not roots:
         path = _below(disk, path)
@@ -185,10 +189,10 @@ def stores_below(disk: ReadOnlyDisk, path: str) -> list[str]:
 
 
 def _below(disk: ReadOnlyDisk, path: str) -> str:
-    """Return the only store below a folder. StoreError: there is none, or more than one."""
+    """Return the only store below a folder. NoStoreError: there is none; StoreError: more than one."""
     found = stores_below(disk, path)
     if not found:
-        raise StoreError(f"{path} is not a store, and there is none below it")
+        raise NoStoreError(f"{path} is not a store, and there is none below it")
     if len(found) > 1:
         raise StoreError(
             f"there are {len(found)} stores below {path}: {', '.join(found)}; give one"

@@ -87,7 +87,7 @@ def answer_of(error: Refusal) -> tuple[bytes, bytes]:
 def _by_code(err_code: int) -> ErrorBody:
     kind = ApiError._by_err_code.get(err_code)
     if kind is None:
-        raise ValueError(f"there is no API error {err_code}: docs/reference/errors.md has them")
+        raise ValueError(f"there is no API error {err_code}: `pelton errors ls` lists them")
     text = kind.template
     while "{" in text:
         before, _, rest = text.partition("{")

@@ -381,11 +381,16 @@ def test_groups_of_files_are_written_independently(tmp_path: Path) -> None:
     disk = Disk()
     good = [str(tmp_path / f"{number}") for number in range(40)]
     bad = str(tmp_path / "no folder" / "x")
-    groups = [(good[at : at + 2], b"%d" % at) for at in range(0, 40, 2)]
-    groups.insert(3, ([bad], b""))
+    parents = ["", str(tmp_path), str(tmp_path / "missing")]
+    groups = [(good[at : at + 2], b"%d" % at, parents[at % 4 // 2]) for at in range(0, 40, 2)]
+    groups.insert(3, ([bad], b"", parents[1]))
+    lonely = str(tmp_path / "lonely")
+    groups.append(([lonely], b"", parents[2]))
     errors = disk.write_groups(groups)
-    assert [at for at, each in enumerate(errors) if each is not None] == [3]
+    assert [at for at, each in enumerate(errors) if each is not None] == [3, 21]
     assert isinstance(errors[3], FileNotFoundError)
+    assert isinstance(errors[21], FileNotFoundError)  # its folder's name cannot be synced
+    assert not disk.exists(lonely)
     for at in range(0, 40, 2):
         assert disk.read_file(good[at]) == disk.read_file(good[at + 1]) == b"%d" % at
     assert not list(tmp_path.glob("*.tmp"))

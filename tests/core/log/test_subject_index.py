@@ -126,3 +126,23 @@ def test_patterns_with_very_many_matches_in_common_are_refused() -> None:
         8,
         5001,
     ]
+
+
+def test_many_patterns_select_what_each_of_them_would() -> None:
+    """More than a few are compared together with each subject."""
+    log = open_log(None)
+    names = [f"{a}.{b}.{c}" for a in "rst" for b in range(20) for c in range(20)]
+    for name in names:
+        log.add(1, name, b"")
+    for name in names[::7]:
+        log.add(2, name, b"")
+    maintenance.delete(log, 3)
+    patterns = [f"s.*.{n}" for n in range(0, 20, 2)] + [f"*.{n}.>" for n in range(3, 18)]
+    patterns += ["r.1.1", "t.19.19", "none", "s.4.4"]
+    for upto in (log.last_seq, 700):
+        each = [queries.last_of_each(log, [pattern], upto, 9000) for pattern in patterns]
+        together = queries.last_of_each(log, patterns, upto, 9000)
+        assert together == sorted({seq for found in each for seq in found or ()})
+        assert together is not None
+        assert queries.last_of_each(log, patterns, upto, len(together)) == together
+        assert queries.last_of_each(log, patterns, upto, len(together) - 1) is None

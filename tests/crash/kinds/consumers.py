@@ -232,7 +232,8 @@ class Work(Consumed):
         return all(seq in reader.handled for reader in self.readers)
 
     def after(self, wire: Wire) -> None:
-        for _ in range(50):
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
             state = wire.ok(f"STREAM.INFO.{self.stream}")["state"]
             if not state["messages"]:
                 return

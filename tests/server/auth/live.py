@@ -34,7 +34,7 @@ class Talk:
     """A connection whose protocol lines are written by the test."""
 
     def __init__(self, server: ServerProcess) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         self.data = b""
         self.info: dict[str, Any] = json.loads(self.line()[5:])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pelton.client.base.addresses import Server, TlsOptions
 
-_INSTALL = "certificates are read with the package cryptography: pip install 'pelton[nkeys]'"
+_INSTALL = "certificates are read with the package cryptography: pip install cryptography"
 _LINE_MOST = 1 << 20
 _READ = 1 << 16
 

@@ -82,7 +82,7 @@ def claims_of(token: str, kind: str) -> dict[str, Any]:
     except JwtError as error:
         raise click.ClickException(f"this is no JWT of {_article(kind)}: {error}") from None
     except ImportError:
-        text = "JWTs are verified with the package cryptography: pip install 'pelton[server]'"
+        text = "JWTs are verified with the package cryptography: pip install cryptography"
         raise click.ClickException(text) from None
     part = token.split(".")[1]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

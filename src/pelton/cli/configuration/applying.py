@@ -203,4 +203,4 @@ def _available() -> None:
     try:
         import yaml  # noqa: F401  # is it there?
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[apply]'") from None
+        raise click.ClickException(f"{problem}; pip install pyyaml") from None

@@ -88,11 +88,13 @@ def planned(
     from pelton.apply.inspecting import inspect
     from pelton.apply.planning import plan as make
     from pelton.apply.together import one_by_one
+    from pelton.cli.configuration.rules import ServerRules
 
     keys = [each.key for each in declared.entries]
     try:
         live = inspect(jetstream, keys, together=together or one_by_one)
-        return make(declared, live, owner=owner, prune=prune)
+        rules = ServerRules(jetstream, prune=prune)
+        return make(declared, live, owner=owner, prune=prune, rules=rules)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
 

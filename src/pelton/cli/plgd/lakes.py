@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pelton.cli.values import Whole, Word, pairs
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,7 @@ def lake_of(tables: Path, given: dict[str, Any], *, make: bool = True) -> Lake:
         from pelton.spark.parsing import OptionError
         from pelton.spark.tables.places import TableError
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[plgd]'") from None
+        raise click.ClickException(str(not_installed(problem, "plgd"))) from None
     there = ICEBERG if is_iceberg(tables) or catalog else DELTA if is_delta(tables) else None
     if there == ICEBERG and is_delta(tables):
         raise click.ClickException(f"the tables at {tables} are delta tables: use another folder")
@@ -123,5 +124,5 @@ def _iceberg(tables: Path, settings: Any, where: Noted) -> Lake:
     try:
         from pelton.plgd.spark.iceberg_lake import IcebergLake
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[plgd,iceberg]'") from None
+        raise click.ClickException(str(not_installed(problem, "plgd,iceberg"))) from None
     return IcebergLake(tables, settings, where.properties, namespace=where.namespace)

@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from pelton.errors import StreamNotFound, not_installed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -62,7 +64,7 @@ def _texts(file: IO[str], name: str) -> Iterator[str]:
 
 def needs(problem: ImportError) -> click.ClickException:
     """The error when the extra is not installed."""
-    return click.ClickException(f"{problem}; pip install 'pelton[plgd]'")
+    return click.ClickException(str(not_installed(problem, "plgd")))
 
 
 def no_stream(stream: str) -> click.ClickException:
@@ -74,8 +76,6 @@ def no_stream(stream: str) -> click.ClickException:
 
 def stream_of(js: BlockingJetStream, stream: str) -> StreamInfo:
     """The info of a stream; if there is none, an error that says how to create it."""
-    from pelton.errors import StreamNotFound
-
     try:
         return js.stream_info(stream)
     except StreamNotFound:

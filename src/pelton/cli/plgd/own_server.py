@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pelton.cli.plgd.bundle import configuration
+from pelton.cli.plgd.hub_server import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _own_server(folder: Path, port: int) -> Iterator[str]:
     path = folder / "jetstream.config"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        path.write_text(configuration(folder), encoding="utf-8")
+        path.write_text(configuration(folder, {}), encoding="utf-8")
     log_path = folder / "server.log"
     program = [sys.executable, "-m", "pelton.server", "-c", str(path)]
     with log_path.open("ab") as log:

@@ -13,6 +13,7 @@ from pelton.cli.failures import DONE
 from pelton.cli.output import print_json
 from pelton.cli.session import Session, command
 from pelton.cli.values import DURATION
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from pelton.plgd.report import Figures, Tables
@@ -75,7 +76,7 @@ def report(session: Session, /, folder: Path, output: Path, title: str, **asked:
     try:
         from pelton.plgd.report import Scope, open_tables, render
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[plgd]'") from None
+        raise click.ClickException(str(not_installed(problem, "plgd"))) from None
     scope = Scope(asked["owner"], asked["device"])
     with open_tables(folder, scope) as tables:
         figures = _figures(tables, asked["since"], asked["until"])

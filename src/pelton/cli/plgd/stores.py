@@ -10,6 +10,7 @@ import click
 
 from pelton.cli.inputs import read_input
 from pelton.cli.plgd.lines import needs
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from pelton.plgd.store import EventStore
@@ -25,7 +26,7 @@ def open_store(place: str) -> EventStore:
         try:
             from pelton.plgd.store.mongo import MongoStore
         except ImportError as problem:
-            raise click.ClickException(f"{problem}; pip install 'pelton[plgd,mongo]'") from None
+            raise click.ClickException(str(not_installed(problem, "plgd,mongo"))) from None
         return MongoStore.connect(place)
     try:
         from pelton.plgd.store import SqliteStore

@@ -68,7 +68,7 @@ def generate(session: Session, /, target: Path, defaults: bool, force: bool, **g
     """Write a server's configuration to TARGET: a file, a folder, or - for standard output.
 
     At a terminal it asks for values that no option gives. It generates missing passwords and prints
-    them once. pelton server -c TARGET starts the server.
+    them once. pelton serve TARGET starts the server.
     """
     if may_ask() and not defaults:
         _ask(given)
@@ -87,7 +87,7 @@ def generate(session: Session, /, target: Path, defaults: bool, force: bool, **g
     for name, password in passwords.items():
         click.echo(shown(f"password of {name}: {password}"), err=True)
     if str(target) != "-":
-        start = command_line(["pelton", "server", "-c", str(path)], [])
+        start = command_line(["pelton", "serve", str(path)], [])
         print(shown(f"wrote {path}; start it with: {start}"))
 
 

@@ -22,7 +22,7 @@ SHORTEST = 10
 LONGEST = 72
 """bcrypt looks at no more bytes than these."""
 _GENERATED = 22
-_INSTALL = "bcrypt is not installed; pip install 'pelton[server]'"
+_INSTALL = "hashes need the package bcrypt: pip install bcrypt"
 
 
 @click.command()

@@ -9,6 +9,7 @@ import click
 from pelton.cli.maintenance_options import DRY_RUN, RETENTION, TARGET_SIZE
 from pelton.cli.output import number, print_json, print_table, size
 from pelton.cli.session import Session, command
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from pelton.spark.iceberg.maintenance import Report
@@ -49,7 +50,7 @@ def expire(
     try:
         from pelton.spark.iceberg.maintenance import maintain
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[iceberg]'") from None
+        raise click.ClickException(str(not_installed(problem, "iceberg"))) from None
     from pelton.spark.iceberg.options import address
     from pelton.spark.parsing import OptionError
     from pelton.spark.tables.places import TableError

@@ -9,6 +9,7 @@ import click
 
 from pelton.cli.output import number, print_facts, print_json, print_table
 from pelton.cli.session import Session, command
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from pelton.pipeline.description.model import Pipeline
@@ -39,7 +40,7 @@ def _load(file: str, state: str | None) -> Pipeline:
         from pelton.pipeline.description.problems import PipelineError
         from pelton.pipeline.description.reading import load
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[pipeline]'") from None
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
     try:
         return load(file, state=state)
     except OSError as error:
@@ -123,14 +124,14 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
     an error.
     """
     pipeline = _load(file, state)
-    try:
-        from pelton.pipeline.description.problems import PipelineError
-        from pelton.pipeline.running.command import RunFailed, run_command
-        from pelton.pipeline.running.queries import StateError
-    except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[pipeline]'") from None
+    from pelton.pipeline.description.problems import PipelineError
+    from pelton.pipeline.running.command import RunFailed, run_command
+    from pelton.pipeline.running.queries import StateError
+
     try:
         run_command(pipeline, once=once, as_json=session.as_json)
+    except ModuleNotFoundError as problem:
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
     except (PipelineError, RunFailed, StateError) as error:
         raise Wrong(str(error)) from None
     return 0

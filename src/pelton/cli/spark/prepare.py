@@ -6,6 +6,7 @@ import click
 
 from pelton.cli.output import print_facts, print_json, size
 from pelton.cli.session import Session, command
+from pelton.errors import not_installed
 
 
 @click.command()
@@ -23,7 +24,7 @@ def prepare(session: Session) -> None:
 
         made = prepare()
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[spark]'") from None
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
     except (PrepareError, JavaNotFoundError) as problem:
         raise click.ClickException(str(problem)) from None
     found = made.stat().st_size

@@ -9,6 +9,7 @@ import click
 from pelton.cli.maintenance_options import DRY_RUN, NO_COMPACT, RETENTION, TARGET_SIZE
 from pelton.cli.output import number, print_json, print_table, size
 from pelton.cli.session import Session, command
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from pelton.spark.tables.maintenance import Plan, Report
@@ -51,7 +52,7 @@ def maintain(
     try:
         from pelton.spark.tables.maintenance import Plan
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[spark]'") from None
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
     plan = Plan(
         target_bytes=target_bytes,
         keep_hours=keep_hours,

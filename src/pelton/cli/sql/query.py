@@ -18,7 +18,7 @@ from pelton.cli.session import Session, command
 from pelton.cli.sql.failures import QueryError, hinted
 from pelton.cli.sql.interrupting import interruptible
 from pelton.cli.values import DURATION, Whole, Word
-from pelton.errors import PeltonError, PublishFailed
+from pelton.errors import PeltonError, PublishFailed, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def sql(session: Session, /, query: str | None, **asked: Any) -> int:
             import duckdb
             import pyarrow
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[sql]'") from None
+        raise click.ClickException(str(not_installed(problem, "sql"))) from None
     form = asked["form"] or ("json" if session.as_json else "table")
     _check(session, asked, form, query)
     with interruptible():

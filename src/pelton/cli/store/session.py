@@ -1,7 +1,7 @@
 """Common parts of ``pelton store``: the folder, exit statuses, progress, confirmation.
 
-Exit status: 0 everything is sound (or done); 1 damage was found, or is left; 2 the command could
-not do its work (no store there, in use, the disk refuses, wrong usage); 130 interrupted.
+Exit status: 0 everything is sound (or done); 1 damage was found, or is left, or there is no store;
+2 the command could not do its work (in use, the disk refuses, wrong usage); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., object]")
 
 SOUND, DAMAGED, FAILED = 0, 1, 2
+NO_STORE = DAMAGED
 
 STORE = "PELTON_STORE"
 
@@ -35,6 +36,12 @@ class StoreFailure(click.ClickException):
     """The command could not do its work; has the exit status."""
 
     exit_code = FAILED
+
+
+class NoStoreThere(StoreFailure):
+    """There is no store in the folder or below it."""
+
+    exit_code = NO_STORE
 
 
 class StoreGroup(Lazy):
@@ -49,7 +56,10 @@ class StoreGroup(Lazy):
         except click.ClickException as mistake:
             raise StoreFailure(mistake.format_message()) from mistake
         except (PeltonError, OSError, ValueError) as problem:
-            raise StoreFailure(str(problem) or type(problem).__name__) from problem
+            from pelton.store.layout import NoStoreError
+
+            failure = NoStoreThere if isinstance(problem, NoStoreError) else StoreFailure
+            raise failure(str(problem) or type(problem).__name__) from problem
 
 
 def complain(text: str) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from pelton.api.times import format_time, parse_time
 from pelton.cli.output import payload, payload_of
 from pelton.cli.streams.ranges import Row
+from pelton.errors import not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,24 +165,24 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as problem:
-        raise click.ClickException(f"{problem}; pip install 'pelton[sql]'") from None
+        raise click.ClickException(str(not_installed(problem, "sql"))) from None
     return pyarrow
 
 
 def _schema(config: StreamConfig) -> Any:
+    pa = _pyarrow()  # first: the modules below import it
     from pelton.api.codec import encode
     from pelton.arrow import HEADERS, TIMESTAMP
 
-    pa = _pyarrow()
     kinds = (pa.int64(), TIMESTAMP, pa.string(), HEADERS, pa.binary(), pa.int64())
     fields = list(zip(COLUMNS, kinds, strict=True))
     return pa.schema(fields, metadata={b"pelton.stream": encode(config)})
 
 
 def _batch(columns: Columns, schema: Any) -> Any:
+    pa = _pyarrow()
     from pelton import arrow
 
-    pa = _pyarrow()
     count = columns.count
     arrays = [
         arrow.fixed(count, columns.seq),
@@ -199,7 +200,7 @@ class ParquetFile:
 
     def __init__(self, file: BinaryIO, config: StreamConfig) -> None:
         """Into an open file, which stays open."""
-        from pelton.arrow import HEADERS  # noqa: F401  # complains early about a missing pyarrow
+        _pyarrow()  # complains early when it is missing
         from pelton.cli import parquet
 
         self._schema = _schema(config)

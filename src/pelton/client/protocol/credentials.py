@@ -18,7 +18,7 @@ from .options import text_of
 if TYPE_CHECKING:
     from .options import Options
 
-INSTALL = "signing needs the package cryptography: pip install 'pelton[nkeys]'"
+INSTALL = "signing needs the package cryptography: pip install cryptography"
 
 
 _BEGIN = "-----BEGIN "

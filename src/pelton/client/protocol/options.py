@@ -236,7 +236,7 @@ def make_options(
     Raises TypeError for unknown options, and for single options beside whole ``Options``, which would be
     ignored; ValueError for options with invalid values.
     """
-    if unknown := sorted(given.keys() - ConnectOptions.__annotations__.keys()):
+    if unknown := sorted(given.keys() - ConnectOptions.__optional_keys__):
         text = f"there is no option {', '.join(unknown)}: see help(pelton.client.Options)"
         if any(name.startswith("on_") for name in unknown):
             text += "; events of every kind come to on_status, for blocking clients too"

@@ -51,10 +51,11 @@ class Disk:
         They are replaced one after the other: after a failure some are as before, each is whole.
         """
     def write_groups(
-        self, groups: list[tuple[list[str], bytes]], durable: bool = True
+        self, groups: list[tuple[list[str], bytes, str]], durable: bool = True
     ) -> list[OSError | None]:
-        """The same for several groups (paths of one folder, data), with one wait for the disk.
+        """The same for several groups (paths of one folder, data, parent), with two waits for the disk.
 
+        `parent`: the folder of a new folder, whose name is on the disk before the files are; or "".
         Returns what prevented each group, or None; other groups are written all the same.
         """
     def sync_paths(self, paths: list[str]) -> list[OSError | None]:

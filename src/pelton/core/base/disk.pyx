@@ -87,6 +87,42 @@ def open_files_limit() -> int:
     return OPEN_FILES_MAX if soft == resource.RLIM_INFINITY else max(min(soft // 2, OPEN_FILES_MAX), OPEN_FILES_MIN)
 
 
+cdef int open_parents(Disk disk, object paths, list handles, list errors) except -1:
+    """Open folders that are synced with the files of groups; their errors have places behind those of the groups."""
+    for path in paths:
+        errors.append(None)
+        try:
+            handles.append((len(errors) - 1, disk.open_folder(path)))
+        except OSError as error:
+            errors[len(errors) - 1] = error
+    return 0
+
+
+cdef int sync_folders(Disk disk, dict folders, list errors) except -1:
+    """Sync folders, each with the groups that are in it. On the machine's disk they are synced together."""
+    cdef list found = [None] * len(folders)
+    cdef Py_ssize_t i
+    if type(disk) is Disk and len(folders) > 1:
+        found = disk.sync_paths(list(folders))
+    else:
+        for i, folder in enumerate(folders):
+            try:
+                disk.sync_dir(folder)
+            except OSError as error:
+                found[i] = error
+    for i, inside in enumerate(folders.values()):
+        spread(errors, inside, found[i])
+    return 0
+
+
+cdef int spread(list errors, list groups, object error) except -1:
+    """Note an error of a folder for the groups that depend on it; None: there was none."""
+    cdef Py_ssize_t i
+    for i in groups if error is not None else ():
+        errors[i] = error
+    return 0
+
+
 cdef class Disk:
     """The machine's disk. All paths are absolute or relative to the working directory; failures raise OSError."""
 
@@ -362,27 +398,33 @@ cdef class Disk:
         """The same for several files of one folder that get the same content: their syncs go to the disk together. Replaced
         one after the other: after a failure some are the old ones, each is whole.
         """
-        cdef object error = self.write_groups([(paths, data)], durable)[0]
+        cdef object error = self.write_groups([(paths, data, "")], durable)[0]
         if error is not None:
             raise error
 
     def write_groups(self, list groups, durable: bool = True) -> list:
-        """write_files_atomic for several groups (paths, data), with one wait for the disk. Returns None or an OSError for each."""
+        """write_files_atomic for several groups (paths, data, parent), with two waits for the disk. Returns None or an OSError for each."""
         cdef list errors = [None] * len(groups)
         cdef list handles = []
         cdef int handle
         cdef Py_ssize_t i
-        for i, (paths, data) in enumerate(groups):
+        parents, folders = {}, {}
+        for i, (paths, data, parent) in enumerate(groups):
             errors[i] = self.write_temporary(paths, data, durable, handles, i)
+            if parent:
+                parents.setdefault(parent, []).append(i)
         if durable:
+            open_parents(self, parents, handles, errors)
             self.sync_groups(handles, errors)
+            for i, inside in enumerate(parents.values(), len(groups)):
+                spread(errors, inside, errors[i])
         for i, handle in handles:
             try:
                 self.close(handle)
             except OSError as error:
                 errors[i] = error
-        folders = {}
-        for i, (paths, _) in enumerate(groups):
+        del errors[len(groups):]
+        for i, (paths, _, _) in enumerate(groups):
             try:
                 for path in paths if errors[i] is None else ():
                     self.rename(path + ".tmp", path)
@@ -394,12 +436,8 @@ cdef class Disk:
             for path in paths:
                 with suppress(OSError):
                     self.unlink(path + ".tmp")     # on a full disk it would hold room that others need
-        for folder, inside in folders.items() if durable else ():
-            try:
-                self.sync_dir(folder)
-            except OSError as error:
-                for i in inside:
-                    errors[i] = error
+        if durable:
+            sync_folders(self, folders, errors)
         return errors
 
     def sync_paths(self, list paths) -> list:

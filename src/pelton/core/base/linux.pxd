@@ -10,6 +10,7 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t write(int, const void*, size_t)
     int close(int)
     int fdatasync(int)
+    int fsync(int)
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
         int fd

@@ -1,9 +1,9 @@
-"""fdatasync of several files at once, in threads: of syncs that wait at the same time the kernel makes few flushes of the device.
+"""fsync of several files and folders at once, in threads: of syncs that wait at the same time the kernel makes few flushes of the device.
 
 The threads never touch Python and have ended when the call returns. Knows nothing of what the files are.
 """
 from libc.errno cimport EINTR, errno
-from pelton.core.base.linux cimport fdatasync, pthread_create, pthread_join, pthread_t
+from pelton.core.base.linux cimport fsync, pthread_create, pthread_join, pthread_t
 
 cdef enum:
     THREADS = 8
@@ -21,7 +21,8 @@ cdef void* sync_share(void* argument) noexcept nogil:
     cdef int i = share.first
     while i < share.end:
         share.errors[i] = 0
-        while fdatasync(share.handles[i]) != 0:
+        # not fdatasync: for a folder, some file systems leave its names out of that
+        while fsync(share.handles[i]) != 0:
             if errno != EINTR:
                 share.errors[i] = errno
                 break

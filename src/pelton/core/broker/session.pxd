@@ -18,8 +18,6 @@ cdef class Sessions(ProtocolHandler):
     cdef public object on_guest            # None, or (connection) -> the Router for a client whose first operation is not CONNECT, or None
     cdef public object on_first_pong       # None, or called with a connection when the first PING after its CONNECT was answered
     cdef list held                         # connections whose publishes wait for go_on(); None: publishes do not wait
-    cdef bint mute                         # as `held`, for connections whose CONNECT waits for take_connects()
-    cdef int wake_held(self, list held) except -1
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1

@@ -48,9 +48,7 @@ class Sessions:
     def feed(self, connection: Connection, data: bytes) -> None:
         """Process bytes that this client sent, split anywhere."""
     def hold(self) -> None:
-        """From now on stop reading from a connection at its first publish or CONNECT."""
-    def take_connects(self) -> None:
-        """Undo hold() for CONNECT in the reactor's next turn; connections that publish still wait."""
+        """From now on stop reading from a connection at its first publish."""
     def go_on(self) -> None:
         """Undo hold(): the held operations run in the reactor's next turn, in order."""
     def nobody(self, connection: Connection, subject: bytes, reply: bytes) -> None:

@@ -67,29 +67,17 @@ cdef class Sessions(ProtocolHandler):
             connection.fail(b"Authorization Violation", "Authentication Failure")
 
     def hold(self) -> None:
-        """From now on stop reading from a connection at its first publish or CONNECT."""
+        """From now on stop reading from a connection at its first publish."""
         if self.held is None:
-            self.held = []
-            self.mute = True
-
-    def take_connects(self) -> None:
-        """Undo hold() for CONNECT in the reactor's next turn; connections that publish still wait."""
-        if self.mute:
-            self.mute = False
-            self.wake_held(self.held)
             self.held = []
 
     def go_on(self) -> None:
         """Undo hold(): the held operations run in the reactor's next turn, in order."""
-        held, self.held = self.held, None
-        self.mute = False
-        self.wake_held(held or [])
-
-    cdef int wake_held(self, list held) except -1:
         cdef Connection c
+        cdef list held = self.held or []
+        self.held = None
         for c in held:
             c.wake()
-        return 0
 
     def eof(self, Connection connection) -> None:
         """The client has closed its side of the connection."""
@@ -144,7 +132,7 @@ cdef class Sessions(ProtocolHandler):
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
             kind = read_op(r, &op)
-            if self.held is not None and (kind == OP_PUB and c.ready or kind == OP_CONNECT and self.mute):
+            if self.held is not None and kind == OP_PUB and c.ready:
                 r.pos = pos                    # the operation is read again when it may run
                 r.need = 0
                 c.stall()

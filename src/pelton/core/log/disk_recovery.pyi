@@ -9,8 +9,9 @@ def mend(log: Log) -> bool:
     ``lost`` lists the messages that are lost.
     """
 
-def reopened(log: Log) -> None:
-    """Rewrite the segments that the file `unsure` lists, after an earlier process ended while its log was FAILED.
+def reopened(log: Log, named: set[int]) -> None:
+    """Rewrite the segments that the file `unsure` has named, after an earlier process ended while its log was
+    FAILED. Empty: all of them.
 
     What the disk refuses now, mend() does later; until then reads use the files as they are.
     """

@@ -59,7 +59,7 @@ def mend(Log log) -> bool:
     try:
         log.files.do_deferred()
         if not log.state.unsure_told:
-            log.files.note_unsure()
+            log.files.note_unsure(log.marks.synced_seq if log.marks.known else None)
         probe(log)
         for s in list(log.segments.items):
             if s is not log.files.active and s.synced_size < s.written_size:
@@ -316,16 +316,12 @@ cdef int take_handle(Log log, Segment s, int handle) except -1:
 
 # --- after a restart -----------------------------------------------------------------------------
 
-def reopened(Log log) -> None:
-    """Rewrite the segments that the file `unsure` lists, after an earlier process ended while its log was FAILED.
+def reopened(Log log, named: set) -> None:
+    """Rewrite the segments that the file `unsure` has named, after an earlier process ended while its log was FAILED. Empty: all of them.
 
     What the disk refuses now, mend() does later; until then reads use the files as they are.
     """
     cdef Segment s
-    cdef bytes text = b""
-    with suppress(OSError):
-        text = log.disk.read_file(f"{log.folder}/{UNSURE}")
-    cdef set named = {int(line) for line in text.split(b"\n") if line.isdigit()}
     for s in log.segments.items:
         if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.files.active):
             continue                         # a compressed file was synced before it got its name; the others have no live message

@@ -58,7 +58,7 @@ cdef class LogFiles:
     cdef int begin_tail(self, Segment s) except -1                          # for an empty active segment
     cdef int do_deferred(self) except -1                                    # does the deferred writes that an append needs
     cdef int make_anew(self, Segment s) except -1
-    cdef int note_unsure(self) except -1
+    cdef int note_unsure(self, object synced_seq) except -1
     cdef int resume(self) except -1                                         # an encrypted log continues in a new segment
     cdef int begin_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1

@@ -40,7 +40,8 @@ from pelton.core.log.watermarks cimport Watermarks
 from pelton.core.log.disk_condition import NO_ROOM, LogClosed
 
 UNSURE = "unsure"
-"""Name of the file that lists doubtful segments of a FAILED log, for the next process."""
+"""Name of the file that a FAILED log leaves for the next process: the first sequences of its doubtful segments, one a line, then `synced <seq>`
+if it is known that all records up to a sequence are on the disk."""
 
 
 cdef class LogFiles:
@@ -199,7 +200,9 @@ cdef class LogFiles:
     # --- per turn --------------------------------------------------------------------------------
 
     cdef bint dirty(self) noexcept:
-        if self.memory:
+        cdef bint head = self.tail.base + self.tail.out.len == self.active.begins
+        if self.memory or (head and self.deferred.first and not self.removals.ranges.count):
+            # the head of a file that is not made yet waits for the first record
             return self.marks.written_seq != self.span.last_seq
         return self.tail.out.len > self.tail.written or self.removals.ranges.count > 0 or self.marks.written_seq != self.span.last_seq
 
@@ -369,15 +372,17 @@ cdef class LogFiles:
     cdef int fail(self, object error) except -1:
         self.state.failed()
         self.unsynced.doubt_fresh(self.active)
-        self.note_unsure()
+        self.note_unsure(self.marks.synced_seq if self.marks.known else None)
         self.state.because(error.errno or EIO)
         raise LogClosed(self.state.failure, os.strerror(self.state.failure), self.folder) from error
 
-    cdef int note_unsure(self) except -1:
-        # Writes the names of the doubtful segments into the file `unsure`. When the disk refuses, each mend() tries again.
+    cdef int note_unsure(self, object synced_seq) except -1:
+        # Writes the file `unsure` (None: it is not known what is synced). When the disk refuses, each mend() tries again.
         cdef Segment s
         cdef int handle
         cdef bytes data = b"".join([b"%d\n" % (<Segment>s).first for s in self.unsynced.doubtful(self.active)])
+        if synced_seq is not None:
+            data += b"synced %d\n" % synced_seq
         self.state.unsure_noted(False)
         try:
             handle = self.disk.open(f"{self.folder}/{UNSURE}", True)

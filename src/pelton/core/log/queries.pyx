@@ -13,10 +13,11 @@ from pelton.core.log.log cimport Log
 from pelton.core.log.segment cimport Segment
 from pelton.core.log.subject_index cimport SubjectIndex
 from pelton.core.log.subject_table cimport LAST_STALE, History, Subject, SubjectState
+from pelton.core.protocol.overlaps cimport Patterns
 from pelton.core.protocol.subjects cimport subject_has_wildcard
 
 cdef enum:
-    FEW = 16                     # up to this many subjects are searched in their histories, one by one
+    FEW = 16                     # up to this many subjects are searched in their histories, and patterns in the index, one by one
     REPEATED_MAX = 65536         # matches of a list of patterns that an earlier pattern of the list had, too
     SORT_IDS = 512               # subjects of a page that are sorted in one step
     SPARSE = 16                  # with fewer than one wanted message in 16, searching each is cheaper than reading all entries
@@ -246,6 +247,26 @@ def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, 
     return page.total, page.take(page.total) or {}
 
 
+cdef bint want_matching(Wanted w, list patterns, uint8_t* seen, int64_t most) except -1:
+    # Adds the subjects that match one of the patterns, and marks them; False: there are more than `most`.
+    cdef Patterns together = Patterns()
+    cdef SubjectState* state
+    cdef uint32_t id
+    cdef bytes text
+    for pattern in patterns:
+        text = (<str>pattern).encode("utf-8", "surrogateescape")
+        together.insert(PyBytes_AS_STRING(text), <size_t>PyBytes_GET_SIZE(text), 0)
+    for id in range(w.log.subjects_table.count):
+        state = &w.log.subjects_table.table[id].state
+        if state.msgs and together.matches(state.name, state.name_len):
+            seen[id] = 1
+            out_put(&w.ids, <const char*>&id, sizeof(uint32_t))
+            w.n += 1
+            if 0 <= most < <int64_t>w.n:
+                return False
+    return True
+
+
 cdef Wanted wanted_of_all(Log log, list patterns, int64_t most):
     # The subjects that match one of the patterns, each once; None: there are more than `most` (-1: any number), or too much repeats.
     cdef Wanted w = Wanted()
@@ -257,7 +278,14 @@ cdef Wanted wanted_of_all(Log log, list patterns, int64_t most):
     w.log = log
     if ">" in patterns:
         return None if 0 <= most < <int64_t>log.subjects_table.live else wanted_of(log, ">", True)
-    for pattern in dict.fromkeys(patterns):
+    cdef list unique = list(dict.fromkeys(patterns))
+    cdef list wild = [pattern for pattern in unique if "*" in pattern or ">" in pattern]
+    if len(wild) > FEW:
+        # each subject is compared once with all of them, not all subjects with each
+        unique = [pattern for pattern in unique if not ("*" in pattern or ">" in pattern)]
+        if not want_matching(w, wild, seen, most):
+            return None
+    for pattern in unique:
         find(w, pattern)
         ids = <uint32_t*>w.ids.data
         n = w.ids.len // sizeof(uint32_t)

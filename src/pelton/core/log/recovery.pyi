@@ -1,5 +1,7 @@
 """Recovery: opening a log from its files."""
 
+from collections.abc import Callable
+
 from pelton.core.base.disk import Disk
 from pelton.core.log.log import Log
 
@@ -27,6 +29,20 @@ def open_log(
 
     OSError when the folder cannot be used; LogLocked (an OSError) when the log is encrypted and there
     is no key for it; ValueError for arguments out of range.
+    """
+
+def begin_log(
+    folder: str,
+    disk: Disk,
+    before: Callable[[], object],
+    *,
+    segment_bytes: int = 16 * 1024 * 1024,
+    first_seq: int = 1,
+    cipher: object = None,
+) -> Log:
+    """Begin a new log in memory; its first write makes the folder and the file.
+
+    That write calls `before` first, and fails with its OSError; the next write calls it again.
     """
 
 class LogOpening:

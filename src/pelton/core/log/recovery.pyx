@@ -27,7 +27,7 @@ from pelton.core.log.compressed_segment cimport ends_packed, open_packed
 from pelton.core.log.counts cimport count_bytes, count_entries, merge_rows, recount
 from pelton.core.log.recovery_writes cimport complete_head, restart, set_aside, start_found, sync_found, sync_names, write_found
 from pelton.core.log.encryption cimport aead_of
-from pelton.core.log.disk_condition cimport TAKES
+from pelton.core.log.disk_condition cimport FAILED, TAKES
 from pelton.core.log.index_file cimport Evidence, read_evidence, read_ranges, read_index_file, write_index_file
 from pelton.core.log.log cimport Log
 from pelton.core.log.losses cimport find_orphans, ranges_said, tell_lost
@@ -57,6 +57,20 @@ def open_log(folder: str | None, disk: Disk | None = None, *, segment_bytes: int
     return opening.log
 
 
+def begin_log(folder: str, disk: Disk, before: object, *, segment_bytes: int = 16 * 1024 * 1024, first_seq: int = 1,
+              cipher: object = None) -> Log:
+    """Begin a new log whose files are made by its first write. See the stub."""
+    cdef Log log = Log.__new__(Log)
+    log.prepare(folder, disk, segment_bytes, first_seq, cipher)
+    log.segments.rebuild_with(Rebuild(log))
+    log.deferred.add_first(before)
+    log.deferred.add_first(partial(make_folder, log))
+    start_found(log, first_seq)
+    skipped_before(log, first_seq)
+    log.opened()
+    return log
+
+
 cdef class LogOpening:
     """The opening of one log in steps of about one segment each. See the stub."""
 
@@ -75,8 +89,10 @@ cdef class LogOpening:
             return True
         self.steps = None
         self.log.opened()
-        if self.log.disk.exists(f"{self.log.folder}/{UNSURE}"):
-            reopened(self.log)
+        if self.unsure is not None or self.log.state.condition != TAKES and (self.log.state.condition == FAILED or self.log.files.unsynced.names):
+            self.log.marks.doubt(self.synced_seq)
+        if self.unsure is not None and self.log.disk.exists(f"{self.log.folder}/{UNSURE}"):
+            reopened(self.log, self.unsure)
         return False
 
     def progress(self) -> tuple[int, int]:
@@ -109,6 +125,8 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     cdef list orphans = []
     log.segments.rebuild_with(Rebuild(log))
     opening.segments_found = len(found)
+    if UNSURE in names:
+        read_unsure(opening)
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1, numbered, synced)
         yield
@@ -142,19 +160,48 @@ def opened_in_steps(LogOpening opening, create: bool, numbered: bool, patient: b
     for o in opened:
         count(log, o)
         yield
-    end_opening(log, last, doubted, (<Opened>opened[len(opened) - 1]).evidence)
+    if doubted:
+        join_doubts(opening, doubted)
+    end_opening(opening, last, doubted, (<Opened>opened[len(opened) - 1]).evidence)
 
 
-cdef int end_opening(Log log, Segment last, list doubted, Evidence evidence) except -1:
+cdef int read_unsure(LogOpening opening) except -1:
+    """Read the file that an earlier process left whose log was FAILED. When it cannot be read, all segments are doubtful."""
+    cdef bytes line
+    opening.unsure = set()
+    try:
+        lines = opening.log.disk.read_file(f"{opening.log.folder}/{UNSURE}").split(b"\n")
+    except OSError:
+        return 0
+    for line in lines:
+        if line.isdigit():
+            opening.unsure.add(int(line))
+        elif line.startswith(b"synced ") and line[7:].isdigit():
+            opening.synced_seq = int(line[7:])
+    return 0
+
+
+cdef int join_doubts(LogOpening opening, list doubted) except -1:
+    """Add the segments in doubt since an earlier process to those whose sync has failed now: the file `unsure` is written anew."""
+    if opening.unsure is None:
+        opening.unsure = {(<Segment>s).first for s in doubted}
+    else:
+        doubted += [s for s in opening.log.segments.items if s not in doubted and (not opening.unsure or (<Segment>s).first in opening.unsure)]
+        opening.unsure.update([(<Segment>s).first for s in doubted])
+    return 0
+
+
+cdef int end_opening(LogOpening opening, Segment last, list doubted, Evidence evidence) except -1:
     """Write what was repaired, when all segments are counted. `last`: the newest segment that was found; `evidence`: from its index file."""
+    cdef Log log = opening.log
     (<Rebuild>log.segments.rebuild).opened = True
     if (<Rebuild>log.segments.rebuild).short:
         (<Rebuild>log.segments.rebuild).count_anew(log)
     log.end_counting()
     if log.files.active is last and not last.has_index and evidence is not None:
-        write_found(log, doubted, log.segments.path(last, ".idx"))     # the index file is out of date
+        write_found(log, doubted, opening.synced_seq, log.segments.path(last, ".idx"))     # the index file is out of date
     else:
-        write_found(log, doubted, None)
+        write_found(log, doubted, opening.synced_seq, None)
     if log.files.active is last:
         go_on(log)
     return 0
@@ -212,14 +259,20 @@ cdef int start_empty(Log log, list names, list orphans, bint patient) except -1:
         log.files.start_segment(first)
     if orphans:
         begin_anew(log)
-    elif first > 1:
-        log.removals.add(1, first - 1)                 # these sequences never had a message
+    else:
+        skipped_before(log, first)
     try:
         log.files.write()
     except OSError as error:
         if not patient:
             raise
         log.defer(error, None)
+    return 0
+
+
+cdef int skipped_before(Log log, uint64_t first) except -1:
+    if first > 1:
+        log.removals.add(1, first - 1)                 # these sequences never had a message
     return 0
 
 

@@ -10,4 +10,5 @@ cdef int start_found(Log log, uint64_t first) except -1    # begin the newest se
 cdef bytes keep_aside(Log log, Segment s, uint64_t at)     # cut a segment at `at`; returns the bytes behind it
 cdef int restart(Log log, Segment s) except -1             # give a segment without a head a new head
 cdef int complete_head(Log log, Segment s, const char* head) except -1     # write what a power cut left out of a head, now that it is known
-cdef int write_found(Log log, list doubted, str stale) except -1       # at the end: write what was repaired; `doubted`: segments whose sync failed
+cdef int write_found(Log log, list doubted, object synced_seq, str stale) except -1    # at the end: write what was repaired; `doubted`: segments whose
+                                                           # sync failed, here or in an earlier process, which had synced synced_seq (None: not known)

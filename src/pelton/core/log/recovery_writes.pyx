@@ -55,7 +55,7 @@ cdef int sync_found(Log log, Segment s) except -1:
     return 0
 
 
-cdef int doubt_found(Log log, list doubted) except -1:
+cdef int doubt_found(Log log, list doubted, object synced_seq) except -1:
     """Mark the segments whose sync failed as doubtful, if they are active or have live messages.
 
     The other segments in `unsynced` are those that the opening has written to; they need no special treatment.
@@ -75,7 +75,7 @@ cdef int doubt_found(Log log, list doubted) except -1:
             log.files.unsynced.add(s)
     if any_left:
         log.state.suspected()
-        log.files.note_unsure()
+        log.files.note_unsure(synced_seq)
     return 0
 
 
@@ -220,11 +220,11 @@ def finish_head(Log log, Segment s, bytes head) -> None:
         log.notes.append(f"completed the head of segment {s.first}, of which only a part had reached the disk")
 
 
-cdef int write_found(Log log, list doubted, str stale) except -1:
+cdef int write_found(Log log, list doubted, object synced_seq, str stale) except -1:
     """Write and sync what recovery repaired, except for segments in `doubted` (their sync failed). Then unlink `stale`: an index file
     whose removals the log records now.
     """
-    doubt_found(log, doubted)
+    doubt_found(log, doubted, synced_seq)
     log.deferred.unlink_later(stale)
     log.marks.use_sync(True)
     try:

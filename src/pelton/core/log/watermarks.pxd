@@ -5,6 +5,7 @@ from libc.stdint cimport uint64_t
 cdef class Watermarks:
     cdef readonly uint64_t written_seq       # every record up to here is in the file
     cdef readonly uint64_t synced_seq        # every record up to here is on the disk
+    cdef bint known                          # False: an opening could not tell what is on the disk; synced_seq is 0 then
     cdef uint64_t write_mark                 # number of writes
     cdef uint64_t sync_mark                  # writes that the running sync covers
     cdef uint64_t synced_mark                # writes that are synced
@@ -12,6 +13,7 @@ cdef class Watermarks:
     cdef bint sync_running
 
     cdef void start(self, uint64_t last_seq) noexcept           # everything up to last_seq is written and synced (a log after opening, or in memory)
+    cdef int doubt(self, object synced_seq) except -1           # after opening: what is above synced_seq may not be on the disk; None: not known
     cdef void bytes_written(self) noexcept                      # one more write has put bytes into the file
     cdef void written(self, uint64_t last_seq) noexcept         # all records up to last_seq are in the file
     cdef void synced(self) noexcept                             # everything written is synced

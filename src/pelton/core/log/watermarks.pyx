@@ -13,6 +13,12 @@ cdef class Watermarks:
 
     cdef void start(self, uint64_t last_seq) noexcept:
         self.written_seq = self.synced_seq = last_seq
+        self.known = True
+
+    cdef int doubt(self, object synced_seq) except -1:
+        self.known = synced_seq is not None
+        self.synced_seq = min(<uint64_t>synced_seq, self.written_seq) if self.known else 0
+        return 0
 
     cdef void bytes_written(self) noexcept:
         self.write_mark += 1
@@ -23,6 +29,7 @@ cdef class Watermarks:
     cdef void synced(self) noexcept:
         self.synced_seq = self.written_seq
         self.synced_mark = self.write_mark
+        self.known = True
 
     cdef uint64_t begin_sync(self) noexcept:
         self.sync_running = True
@@ -35,6 +42,7 @@ cdef class Watermarks:
     cdef void sync_reached(self, uint64_t upto) noexcept:
         if upto > self.synced_seq:
             self.synced_seq = upto
+        self.known = True
         if self.sync_mark > self.synced_mark:
             self.synced_mark = self.sync_mark
 
@@ -42,6 +50,7 @@ cdef class Watermarks:
         self.write_mark += 1
         self.synced_mark = self.sync_mark = self.write_mark
         self.written_seq = self.synced_seq = last_seq
+        self.known = True
 
     cdef bint use_sync(self, bint used) noexcept:
         cdef bint before = self.sync_used

@@ -30,6 +30,7 @@ cdef class Committer(Synced):
     cdef int ended(self) except -1
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1
+    cdef bint in_doubt(self) noexcept        # since the opening readers see messages that may not be on the disk
     cdef bint may_lose(self, uint64_t seq) except -1
     cdef int sync_soon(self) except -1
     cdef int when_removed(self, object then) except -1

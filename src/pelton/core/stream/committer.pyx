@@ -48,7 +48,7 @@ cdef class Committer(Synced):
         self.removing = []
         self.failure = ""
         log.marks.use_sync(True)  # the stream will sync: a segment that the opening replaced is not deleted before that
-        self.visible = log.span.last_seq if sync == 0 or log.memory else log.marks.synced_seq
+        self.visible = log.span.last_seq if sync == 0 or log.memory or not log.marks.known else log.marks.synced_seq
         if log.state.condition != TAKES and not log.memory:
             self.failure = os.strerror(log.state.failure)          # the opening met a disk that refused a write
 
@@ -167,6 +167,9 @@ cdef class Committer(Synced):
             return True
         s = self.log.segments.find(seq) if self.sync else None
         return s is not None and s.synced_size == 0
+
+    cdef bint in_doubt(self) noexcept:
+        return self.sync != 0 and not self.log.memory and self.visible > self.log.marks.synced_seq
 
     cdef int defer(self, object error, object call) except -1:
         self.log.defer(error, call)

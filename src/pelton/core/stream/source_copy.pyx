@@ -187,6 +187,8 @@ cdef class Copier(Listener):
         cdef Message m
         if self.closed or self.blocked:
             return 0
+        if self.origin.committer.in_doubt():
+            return self.block()           # a power cut could take a message, and its sequence would be given again
         if self.start_seq:
             try:
                 self.writer.skip(self.start_seq - 1)

@@ -23,6 +23,7 @@ class Stream(Sink):
     log: Log
     sync: int
     visible: int  # acks and deliveries exist for messages up to this sequence
+    all_durable: bool  # whether all messages so far are as durable as the stream promises
     closed: bool
     failure: str  # why the log can't write; "" while it can
     unread: str  # why the disk could not read a message; "": no read failed since read_again()

@@ -65,6 +65,10 @@ cdef class Stream(Sink):
         return self.committer.visible
 
     @property
+    def all_durable(self) -> bool:
+        return self.committer.visible >= self.log.span.last_seq and not self.committer.in_doubt()
+
+    @property
     def failure(self) -> str:
         return self.committer.failure
 

@@ -28,6 +28,7 @@ from pelton.engine.account.stream_subjects import StreamSubjects
 from pelton.engine.base.batches import OpenBatches
 from pelton.engine.base.hashes import short_hash
 from pelton.engine.base.settings import SECOND, Settings
+from pelton.engine.base.steps import Steps, finish
 from pelton.engine.base.timers import Alarm, Timers
 from pelton.engine.files.files import AccountFiles, StreamFiles
 from pelton.engine.files.waiting_files import WaitingFiles
@@ -108,6 +109,8 @@ class RestoreUsage(Struct):
 class JetStreamAccount:
     """The state of one account. `report` gets log lines for the operator, one line a call."""
 
+    templates: "Templates | None" = None  # set by the dispatcher
+
     def __init__(
         self,
         name: str,
@@ -144,7 +147,7 @@ class JetStreamAccount:
         self.listening = StreamSubjects()  # the subjects of `streams`
         self.offline: dict[str, OfflineStream] = {}  # streams on the disk that cannot be opened
         # origin -> the upstreams of this server that copy the origin or wait for it
-        self.followers: dict[str, list[LocalUpstream]] = {}
+        self.followers: dict[str, dict[LocalUpstream, None]] = {}
         self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> files to remove
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # origin -> who answers direct gets
         self.remotes: dict[str, Link] = {}  # API prefix -> the link to the server behind it
@@ -161,6 +164,7 @@ class JetStreamAccount:
         self.transit = transit or RestoreUsage()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
+        self.carry_out: Callable[[Steps[None]], None] = finish  # the dispatcher does it in turns
         self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
         self.waiting_files = WaitingFiles(reactor, disk)
@@ -177,7 +181,6 @@ class JetStreamAccount:
         self.api_errors = 0
         self._random = random
         self._newest_stream_ns = 0
-        self.templates: Templates | None = None  # set by the dispatcher
 
     @property
     def now_ns(self) -> int:
@@ -231,6 +234,12 @@ class JetStreamAccount:
             disk.refill()
         if disk.spent:
             raise OSError(errno.ENOSPC, "No space left on device")
+
+    def creates_late(self, files: StreamFiles) -> bool:
+        """Return whether the files of a new stream, or of a new consumer of it, are synced after the
+        answer.
+        """
+        return self.files.late_creates and files.small.cipher is None
 
     def check_online(self, name: str) -> None:
         """Raise 10194 when the stream of this name is on the disk and cannot be opened."""

@@ -4,7 +4,7 @@ An entry joins the configuration, the compiled object that implements it, and th
 make no decisions.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +31,7 @@ from pelton.core.stream.direct_get import Answers
 from pelton.core.stream.interest import InterestRetention
 from pelton.core.stream.stream import Stream
 from pelton.engine.base.settings import Settings
+from pelton.engine.base.steps import Steps
 from pelton.engine.base.timers import Alarm
 from pelton.engine.config.consumer_config import filters_of, sample_percent
 from pelton.engine.config.stream_config import with_version
@@ -50,7 +51,8 @@ _ACK_POLICIES = {
 }
 HOLES_STEP = 300  # ranges of deleted sequences,
 DELETED_STEP = 2_000  # deleted sequences, and
-SUBJECTS_STEP = 500  # subjects of one step
+SUBJECTS_STEP = 500  # subjects,
+SOURCES_STEP = 100  # and sources of one step
 LOST_LIMIT = 10_000
 """How many lost sequences a response names."""
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
@@ -262,7 +264,7 @@ def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
     return LostStreamData(msgs=msgs)
 
 
-def deleted_sequences(entry: StreamEntry) -> Generator[None, None, Any]:
+def deleted_sequences(entry: StreamEntry) -> Steps[Any]:
     """Return every sequence between the first and the last that has no message, encoded in steps."""
     pieces: list[bytes] = []
     numbers: list[int] = []
@@ -284,7 +286,7 @@ def deleted_sequences(entry: StreamEntry) -> Generator[None, None, Any]:
 
 def subjects_of(
     entry: StreamEntry, pattern: str, offset: int, limit: int
-) -> Generator[None, None, tuple[int, Any]]:
+) -> Steps[tuple[int, Any]]:
     """Return how many subjects match, and the counts of a page of them, encoded in steps."""
     page = queries.SubjectsPage(entry.core.log, pattern, offset, limit)
     while page.sort():
@@ -322,6 +324,31 @@ def stream_info(
         else:
             info.sources = infos
     return info
+
+
+def showing_stream(
+    entry: StreamEntry, settings: Settings, now_ns: int, *, versioned: bool = True
+) -> Steps[StreamInfo]:
+    """As `stream_info`; many sources are encoded in steps."""
+    many = len(entry.config.sources) > SOURCES_STEP
+    if many:
+        yield
+    info = stream_info(entry, settings, now_ns, versioned=versioned)
+    if many:
+        info.sources = yield from _encoded(info.sources)
+        if versioned:
+            sources = yield from _encoded(entry.config.sources)
+            info.config = msgspec.structs.replace(info.config, sources=sources)
+    return info
+
+
+def _encoded(messages: Sequence[msgspec.Struct]) -> Steps[Any]:
+    parts = []
+    for message in messages:
+        parts.append(msgspec.Raw(encode(message)))
+        if len(parts) % SOURCES_STEP == 0:
+            yield
+    return parts
 
 
 def leader(settings: Settings) -> ClusterInfo:

@@ -5,6 +5,9 @@
     a stream in memory    NATSARC1, as nats-server makes it from 2.15 on: state.json,
                           consumers/<name>, messages, end mark
 
+Consumers with `mem_storage` make a NATSARC1 of a stream in files, too: nats-server reads their
+positions from no tar file.
+
 An empty piece is the end of a slice of work. The state of the consumers is that of the beginning,
 before new messages are delivered. Does not depend on chunks, compression or receivers.
 """
@@ -34,17 +37,18 @@ BLOCK_BYTES = 4 * 1024 * 1024
 
 def contents(entry: StreamEntry, stop: int, now_ns: int, *, consumers: bool) -> Iterator[bytes]:
     """Yield the archive of a stream up to sequence `stop`, with its consumers or without them."""
-    if entry.files is None:
-        return _of_memory(entry, stop, now_ns, consumers)
+    in_memory = consumers and any(each.config.mem_storage for each in _kept(entry))
+    if entry.files is None or in_memory:
+        return _entries(entry, stop, now_ns, consumers)
     return _of_files(entry, stop, now_ns, consumers)
 
 
 # -- NATSARC1
 
 
-def _of_memory(entry: StreamEntry, stop: int, now_ns: int, consumers: bool) -> Iterator[bytes]:
+def _entries(entry: StreamEntry, stop: int, now_ns: int, consumers: bool) -> Iterator[bytes]:
     packed = [_consumer_entry(each, now_ns) for each in _kept(entry)] if consumers else []
-    state = msgspec.structs.replace(stream_state(entry), consumer_count=len(packed))
+    state = msgspec.structs.replace(stream_state(entry), last_seq=stop, consumer_count=len(packed))
     yield archives.MAGIC + archives.packed(archives.STATE, now_ns, 0, b"", encode(state))
     yield from packed
     log = entry.core.log

@@ -6,6 +6,7 @@ from pelton.api.times import format_time
 from pelton.nuid import DIGITS
 
 LENGTH = 8
+_LETTERS = bytes(ord(DIGITS[byte % len(DIGITS)]) for byte in range(256))
 
 
 def short_hash(text: str) -> str:
@@ -13,7 +14,7 @@ def short_hash(text: str) -> str:
     subjects, an origin in an index name, or the identity of a stream.
     """
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).digest()
-    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])
+    return digest[:LENGTH].translate(_LETTERS).decode()
 
 
 def stream_identity(created_ns: int) -> str:

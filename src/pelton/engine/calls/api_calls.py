@@ -68,7 +68,7 @@ class Call(Struct, frozen=True):
 
     pattern: str
     # returns None: no answer; a generator: the answer takes several steps
-    handler: Callable[..., Response | Generator[None, None, Response] | None]
+    handler: Callable[..., Response | Generator[None, None, Response | None] | None]
     request: type[Struct]
     response: type[Response]
     type: str
@@ -96,6 +96,8 @@ CALLS = (
         StreamCreateResponse,
         "stream_create_response",
         Body.JSON,
+        later=True,
+        grouped=True,
     ),
     Call(
         "STREAM.UPDATE.*",

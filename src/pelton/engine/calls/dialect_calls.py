@@ -80,14 +80,18 @@ class DialectCalls:
         return True
 
     def _make(self, call: str, body: bytes) -> Response | None:
-        """Carry out a call at once; its answer may come later and is not needed then."""
-        steps = self._answer(None, call, body, lambda late: None)
+        """Carry out a call at once; None: its answer comes later."""
+        late: list[Response] = []
+        steps = self._answer(None, call, body, late.append)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 made: Response | None = end.value
-                return made
+                break
+        if made is None:
+            self._account.waiting_files.commit()
+        return made or next(iter(late), None)
 
     def _go_on(self, asked: _Asked, given: Any) -> Generator[None, None, None]:
         """Carry a conversation on with the answer to its last question."""

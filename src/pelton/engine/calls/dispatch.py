@@ -8,7 +8,7 @@ out when the handler has it, or when the disk has what it tells.
 
 import re
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,6 +24,7 @@ from pelton.engine.account.account import JetStreamAccount
 from pelton.engine.account.advisories import ApiAudit
 from pelton.engine.account.catalog import StreamEntry
 from pelton.engine.base.settings import SECOND
+from pelton.engine.base.steps import Steps, finish
 from pelton.engine.calls import direct_get
 from pelton.engine.calls.api_calls import CALLS, Body, Call
 from pelton.engine.calls.dialect_calls import DialectCalls
@@ -31,10 +32,9 @@ from pelton.engine.calls.dialect_calls import DialectCalls
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
 _LEVEL_DIGITS_MAX = 9
+_LONG = 16_384  # bytes of a body that is read in a step of its own
 _QUIET_NS = 60_000_000_000
 _API = f"{API_PREFIX}."
-T = TypeVar("T")
-Steps = Generator[None, None, T]
 _REFUSED = "too many requests"  # not a pattern
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # the streams themselves serve the subjects with this prefix
 
@@ -59,6 +59,7 @@ class Dispatcher:
         """Start to serve the account's API subjects. `requests` has those of all accounts."""
         self._account = account
         self._requests = requests
+        account.waiting_files.more = lambda: requests.waiting(account)
         self._strict = account.settings.strict
         # pattern of a call -> no report of its disk errors before this time
         self._quiet_until_ns: dict[str, int] = {}
@@ -72,6 +73,7 @@ class Dispatcher:
             wildcards = len(tokens) - len(head) - rest
             self._rows.setdefault(".".join(head), []).append((wildcards, rest, call))
         self._dialects = DialectCalls(account, self.answer, self._submit)
+        account.carry_out = self._carry_out
         account.serve(self.take)
 
     def take(
@@ -128,6 +130,10 @@ class Dispatcher:
                 self._refused = 0
             refuse(errors.InsufficientResourcesError())
 
+    def _carry_out(self, work: Work) -> None:
+        if not self._requests.submit(self._account, None, work):  # too many wait
+            finish(work)
+
     def _as_caller(
         self, source: Connection | None, work: Work, refuse: Callable[[ApiError], None]
     ) -> Work:
@@ -159,11 +165,14 @@ class Dispatcher:
 
     def _waits(self, asked: _Asked, again: Callable[[], object]) -> bool:
         """Whether a request for a message has to wait, because many answers already wait for the disk."""
-        if not asked.call.grouped:
-            self._account.waiting_files.commit()
+        account = self._account
+        present = account.streams.get(asked.names[0]) if asked.names else None
+        # what the request shows or changes is on the disk before
+        if not asked.call.grouped or (present and account.waiting_files.waits(present.files)):
+            account.waiting_files.commit()
         if asked.call.response is not MsgGetResponse:
             return False
-        entry = self._account.streams.get(asked.names[0])
+        entry = account.streams.get(asked.names[0])
         if entry is None or not (answers := direct_get.answers_of(entry)).is_full():
             return False
         answers.when_visible(answers.stream.log.last_seq, again)
@@ -249,6 +258,8 @@ class Dispatcher:
         try:
             self._check_level(headers)
             request = self._request(call, asked.body)
+            if len(asked.body) > _LONG:
+                yield
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
             arguments: list[Any] = [account, request]
             if call.later:

@@ -4,7 +4,7 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -33,7 +33,7 @@ from pelton.engine.account.account import JetStreamAccount
 from pelton.engine.account.catalog import (
     deleted_sequences,
     leader,
-    stream_info,
+    showing_stream,
     subjects_of,
 )
 from pelton.engine.base.settings import (
@@ -43,6 +43,7 @@ from pelton.engine.base.settings import (
     NAMES_LIMIT,
     SUBJECTS_LIMIT,
 )
+from pelton.engine.base.steps import Steps
 from pelton.engine.base.subject_checks import is_valid
 from pelton.engine.config import stream_config
 from pelton.engine.lifecycles import streams
@@ -54,8 +55,11 @@ def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInf
 
 
 def create(
-    account: JetStreamAccount, request: StreamConfigRequest, name: str
-) -> StreamCreateResponse:
+    account: JetStreamAccount,
+    request: StreamConfigRequest,
+    late: Callable[[Response], None],
+    name: str,
+) -> Steps[StreamCreateResponse | None]:
     """STREAM.CREATE."""
     if request.name != name:
         raise errors.StreamMismatchError()
@@ -64,25 +68,47 @@ def create(
     config = stream_config.from_request(request)
     stream_config.check_create(config)
     limits.check_stream_count(account, config)
-    config = stream_config.checked(
+    revision = account.revision
+    config = yield from stream_config.checking(
         config,
         pedantic=request.pedantic,
         find=account.config_of,
         caps=limits.stream_caps(account, config),
     )
+    if account.revision != revision:  # other streams have changed meanwhile
+        limits.check_stream_count(account, config)
+        stream_config.check_neighbours(config, account.config_of, pedantic=request.pedantic)
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
-    info = stream_info(entry, account.settings, account.now_ns)
+    waits = account.waiting_files.waits(entry.files)
+    written: list[OSError | None] = []  # the disk may answer before all of the sources are shown
+    shown: list[StreamCreateResponse] = []
+
+    def settle(error: OSError | None) -> None:
+        written.append(error)
+        if shown:
+            refused = errors.StreamCreateError(error).body() if error is not None else None
+            late(shown[0] if refused is None else StreamCreateResponse(error=refused))
+
+    if waits:
+        account.waiting_files.then(entry.files, settle)
+    info = yield from showing_stream(entry, account.settings, account.now_ns)
     info.domain = ""  # answers to a create have none
-    return StreamCreateResponse(info=info, did_create=True)
+    response = StreamCreateResponse(info=info, did_create=True)
+    if waits and not written:
+        shown.append(response)
+        return None
+    if written and written[0] is not None:
+        raise errors.StreamCreateError(written[0])
+    return response
 
 
 def update(
     account: JetStreamAccount, request: StreamConfigRequest, name: str
-) -> StreamUpdateResponse:
+) -> Steps[StreamUpdateResponse]:
     """STREAM.UPDATE."""
     config = stream_config.from_request(request)
-    config = stream_config.checked(
+    config = yield from stream_config.checking(
         config,
         pedantic=request.pedantic,
         find=account.config_of,
@@ -91,12 +117,13 @@ def update(
     if request.name != name:
         raise errors.StreamMismatchError()
     entry = streams.update(account, config)
-    return StreamUpdateResponse(info=stream_info(entry, account.settings, account.now_ns))
+    info = yield from showing_stream(entry, account.settings, account.now_ns)
+    return StreamUpdateResponse(info=info)
 
 
 def info(
     account: JetStreamAccount, request: StreamInfoRequest, name: str
-) -> Generator[None, None, StreamInfoResponse]:
+) -> Steps[StreamInfoResponse]:
     """STREAM.INFO."""
     entry = account.stream(name)
     total, offset = 0, max(request.offset, 0)
@@ -110,7 +137,7 @@ def info(
         deleted = yield from deleted_sequences(entry)
     if account.streams.get(name) is not entry:  # deleted meanwhile
         entry = account.stream(name)
-    found = stream_info(entry, account.settings, account.now_ns)
+    found = yield from showing_stream(entry, account.settings, account.now_ns)
     found.cluster = leader(account.settings)
     found.state.deleted, found.state.subjects = deleted, subjects
     response = StreamInfoResponse(info=found)
@@ -131,9 +158,7 @@ def names(account: JetStreamAccount, request: StreamNamesRequest) -> StreamNames
     )
 
 
-def list_(
-    account: JetStreamAccount, request: StreamListRequest
-) -> Generator[None, None, StreamListResponse]:
+def list_(account: JetStreamAccount, request: StreamListRequest) -> Steps[StreamListResponse]:
     """STREAM.LIST."""
     found = _matching(account, request.subject)
     offset = min(max(request.offset, 0), len(found))
@@ -141,7 +166,9 @@ def list_(
     for number, name in enumerate(found[offset : offset + LIST_LIMIT], 1):
         entry = account.streams.get(name)
         if entry is not None:  # not deleted meanwhile
-            shown = stream_info(entry, account.settings, account.now_ns, versioned=False)
+            shown = yield from showing_stream(
+                entry, account.settings, account.now_ns, versioned=False
+            )
             page.append(Raw(encode(shown)))
         if number % LIST_STEP == 0:
             yield

@@ -33,6 +33,7 @@ from pelton.engine.base.settings import (
     SECOND,
     StreamCaps,
 )
+from pelton.engine.base.steps import Steps, finish
 from pelton.engine.base.subject_checks import check_size, check_stream_subjects, is_valid
 from pelton.engine.sources import checks
 
@@ -40,6 +41,7 @@ VERSION_KEY = "_nats.ver"
 LEVEL_KEY = "_nats.level"
 _SERVER_KEYS = (REQUIRED_LEVEL_KEY, VERSION_KEY, LEVEL_KEY)
 _MAX_REPLICAS = 5
+_SUBJECTS_STEP = 500  # checks of more subjects are a step of their own
 _UNLIMITED_FIELDS = (
     "max_msgs",
     "max_msgs_per_subject",
@@ -68,6 +70,17 @@ def checked(
 
     `find` returns the configuration of another stream, for the checks of a mirror or a source.
     """
+    return finish(checking(config, pedantic=pedantic, find=find, caps=caps))
+
+
+def checking(
+    config: StreamConfig,
+    *,
+    pedantic: bool = False,
+    find: checks.Find = lambda _: None,
+    caps: StreamCaps = NO_CAPS,
+) -> Steps[StreamConfig]:
+    """As `checked`, in steps. `checked_again` then reads what may have changed between them."""
     config = msgspec.structs.replace(config)
     check_size(config.subjects, "subject")
     checks.check_size_of(config)
@@ -80,16 +93,15 @@ def checked(
     _check_times(config, pedantic, caps.duplicate_window_ns)
     _check_features(config, pedantic)
     if config.mirror is not None:
-        checks.check_mirror(config, config.mirror)
-    checks.check_sources(config)
+        yield from checks.check_mirror(config, config.mirror)
+    yield from checks.check_sources(config)
     checks.check_neighbours(config, find, pedantic=pedantic)
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
+    if len(config.subjects) > _SUBJECTS_STEP:
+        yield
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
-    if caps.max_bytes_required and config.max_bytes <= 0:
-        raise errors.StreamMaxBytesRequiredError()
-    if 0 < caps.max_bytes < config.max_bytes:
-        raise errors.StreamMaxStreamBytesExceededError()
+    _check_caps(config, caps)
     _check_transforms(config, pedantic)
     if config.placement == Placement():
         config.placement = None
@@ -98,6 +110,25 @@ def checked(
     if config.first_seq > MAX_SEQUENCE:
         raise Invalid(f"first sequence is too high, maximum allowed is {MAX_SEQUENCE}")
     return config
+
+
+def checked_again(
+    config: StreamConfig, *, find: checks.Find, caps: StreamCaps = NO_CAPS
+) -> StreamConfig:
+    """Check a checked configuration again, as far as its defaults, other streams or the limits may
+    change the result. ApiError: it is not allowed.
+    """
+    config = msgspec.structs.replace(config)
+    _check_times(config, False, caps.duplicate_window_ns)
+    _check_features(config, False)
+    checks.check_neighbours(config, find, pedantic=False)
+    _check_caps(config, caps)
+    return config
+
+
+def check_neighbours(config: StreamConfig, find: checks.Find, *, pedantic: bool) -> None:
+    """Check a checked configuration again against the streams that it names. Raises ApiError."""
+    checks.check_neighbours(config, find, pedantic=pedantic)
 
 
 def check_replicas_supported(config: StreamConfig) -> None:
@@ -185,6 +216,13 @@ def users_metadata(metadata: dict[str, str]) -> dict[str, str]:
 def with_version(metadata: dict[str, str], version: str, level: int) -> dict[str, str]:
     """Return the metadata for a response: with the answering server's version and level."""
     return {**metadata, VERSION_KEY: version, LEVEL_KEY: str(level)}
+
+
+def _check_caps(config: StreamConfig, caps: StreamCaps) -> None:
+    if caps.max_bytes_required and config.max_bytes <= 0:
+        raise errors.StreamMaxBytesRequiredError()
+    if 0 < caps.max_bytes < config.max_bytes:
+        raise errors.StreamMaxStreamBytesExceededError()
 
 
 def _comparable(config: StreamConfig) -> StreamConfig:

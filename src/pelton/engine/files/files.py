@@ -17,7 +17,8 @@ Each .json file has a copy beside it, `<name>.json.copy`, from which a damaged f
 (engine/files/checksummed_files). sources.json has no copy, since the messages have the positions too.
 
 A configuration is written as a whole (temporary files, fsync, rename, fsync of the folder) before
-the server answers the call. A server with `sync_interval` syncs a new configuration after its answer,
+the server answers the call; the log of a new stream is made after that, so a folder without a log may
+be an interrupted create. A server with `sync_interval` syncs a new configuration after its answer,
 unless it is encrypted (`StreamFiles.unsynced`). The file `unsynced` tells the next server so: after a
 power cut, a configuration that is missing or incomplete in both files is an interrupted create, of
 which nothing was promised. It is set aside. A deleted stream is first renamed out of `streams`, so
@@ -309,9 +310,9 @@ class StreamFiles:
     def _later(self, path: str, write: Callable[[], None]) -> None:
         self.unwritten[path] = write
 
-    def create(self, *, late: bool = False) -> None:
-        """Create the folders, durably; with `late`, folders of a stream without encryption are
-        synced later. FileExistsError: they have a stream.
+    def create(self) -> None:
+        """Create the folders and the keys. The caller syncs the name of the folder. FileExistsError:
+        the folders have a stream.
 
         Folders without a configuration and without a log are left over from an interrupted create.
         """
@@ -319,11 +320,6 @@ class StreamFiles:
         self._disk.make_dir(self.folder)
         self._disk.make_dir(self.consumers_folder)
         self.small.begin()
-        parent = self.folder.rpartition("/")[0]
-        if late and self.small.cipher is None:
-            self.unsynced[parent] = None
-        else:
-            self._disk.sync_dir(parent)
 
     def check_free(self) -> None:
         """Raise FileExistsError when the folder has a stream."""
@@ -351,15 +347,14 @@ class StreamFiles:
         """Return whether the folder for messages exists."""
         return self._disk.exists(self.log_folder)
 
-    def write(self, meta: StreamFile, *, late: bool = False) -> None:
-        """Replace meta.json and its copy, durably. `late`: write the first ones, and sync them later
-        unless they are encrypted.
-        """
+    def write(self, meta: StreamFile) -> None:
+        """Replace meta.json and its copy, durably."""
+        checksummed_files.write(self.small, f"{self.folder}/meta.json", encode(meta))
+
+    def to_write(self, meta: StreamFile) -> tuple[list[str], bytes]:
+        """Return the paths that `write` replaces, and the bytes for them."""
         path = f"{self.folder}/meta.json"
-        late = late and self.small.cipher is None
-        checksummed_files.write(self.small, path, encode(meta), durable=not late)
-        if late:
-            self._note_unsynced(path, "")
+        return checksummed_files.both(path), self.small.stored(path, sealed(encode(meta)))
 
     def _note_unsynced(self, path: str, name: str) -> None:
         """Note that a configuration, its copy and their names may not be on the disk."""
@@ -406,8 +401,7 @@ class StreamFiles:
                 return None
             raise
         if self.had_unsynced:
-            self._note_unsynced(path, "")
-            self.unsynced[self.folder.rpartition("/")[0]] = None
+            self.created_late()
         return meta
 
     def _interrupted(self, path: str) -> bool:
@@ -495,9 +489,13 @@ class StreamFiles:
         path = self._consumer(meta.name)
         return checksummed_files.both(path), self.small.stored(path, sealed(encode(meta)))
 
-    def created_late(self, consumer: str) -> None:
-        """Note that the files of a new consumer were written without a sync."""
-        self._note_unsynced(self._consumer(consumer), consumer)
+    def created_late(self, consumer: str = "") -> None:
+        """Note that the files of a new consumer, or of the new stream, were written without a sync."""
+        if consumer:
+            self._note_unsynced(self._consumer(consumer), consumer)
+            return
+        self._note_unsynced(f"{self.folder}/meta.json", "")
+        self.unsynced[self.folder.rpartition("/")[0]] = None
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably. The call syncs the folder also when an

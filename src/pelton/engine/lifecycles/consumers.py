@@ -125,13 +125,14 @@ def delete(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry)
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
 
-    def settle(error: OSError | None) -> None:
+    def settle(error: OSError | None) -> OSError | None:
         if error is not None:
             _remove_later(stream, entry.name)
-            return
+            return error
         stream.rewrites.pop(entry.name, None)
         if stream.config.retention == "interest":
             stream.core.review(floor + 1, orphans=True)
+        return None
 
     if stream.files is None or not entry.persistent:
         settle(None)
@@ -406,7 +407,7 @@ def _create(
             paths,
             data,
             lambda error: _created(account, stream, entry, error),
-            durable=not _late(account, stream),
+            durable=not account.creates_late(stream.files),
         )
         return entry
     entry = _start(account, stream, meta)
@@ -416,28 +417,20 @@ def _create(
 
 def _created(
     account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, error: OSError | None
-) -> None:
+) -> OSError | None:
     """The files of a new consumer are written; or they are not, and there is no such consumer."""
     if error is None:
-        if _late(account, stream) and stream.files is not None:
+        if stream.files is not None and account.creates_late(stream.files):
             stream.files.created_late(entry.name)
         stream.rewrites.pop(entry.name, None)
         account.advisories.consumer(stream.config.name, entry.name, "create", account.now_ns)
-        return
+        return None
     floor = entry.core.floor()
     detach(account, stream, entry, "Consumer Deleted")
     _remove_later(stream, entry.name)
     if stream.config.retention == "interest":
         stream.core.review(floor + 1, orphans=True)
-
-
-def _late(account: JetStreamAccount, stream: StreamEntry) -> bool:
-    """Return whether the files of a new consumer are synced after the answer."""
-    return (
-        stream.files is not None
-        and account.files.late_creates
-        and stream.files.small.cipher is None
-    )
+    return error
 
 
 def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:

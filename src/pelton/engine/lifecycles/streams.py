@@ -1,7 +1,7 @@
 """Lifecycle of streams: create, update, delete, recover, close.
 
-A created stream is on the disk before the call returns, or, on a server with `sync_interval`, after
-`sync_creates`; a create that fails is undone. The functions
+A created stream is on the disk before the call is answered, or, on a server with `sync_interval`,
+when `sync_creates` has synced it; a create that fails is undone. The functions
 work on a JetStreamAccount; they know neither JSON nor the dispatch table. engine/lifecycles/stream_opening decides
 when a stream is recovered.
 """
@@ -16,7 +16,7 @@ from pelton.api.streams import StreamConfig
 from pelton.core.consumer.ack_journal import AckJournal
 from pelton.core.log import maintenance
 from pelton.core.log.log import Log
-from pelton.core.log.recovery import LogOpening, open_log
+from pelton.core.log.recovery import LogOpening, begin_log, open_log
 from pelton.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from pelton.engine import rules
 from pelton.engine.account import disk_recovery, limits
@@ -24,7 +24,6 @@ from pelton.engine.account.account import JetStreamAccount, OfflineStream, Reope
 from pelton.engine.account.catalog import StreamEntry, configure_stream
 from pelton.engine.config import stream_config
 from pelton.engine.files.files import (
-    FORMAT,
     BadFileError,
     ConsumerFile,
     StreamFile,
@@ -40,6 +39,8 @@ CREATES_MAX = 64
 
 def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     """Create a stream, or return the existing one with the same configuration, which is checked.
+
+    The files of a new one may wait for the end of the turn: see `JetStreamAccount.waiting_files`.
 
     10058: the name has another configuration; 10026, 10028, 10047: the account's limits; 10065:
     another stream has a subject; 10049: the disk refuses.
@@ -69,23 +70,56 @@ def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
             clear_leftovers(account)
         entry = _open(account, config, account.stream_created_ns(), files, new=True)
     except OSError as error:
-        taken_back = (
-            files is None
-            or isinstance(error, FileExistsError)
-            or account.files.discard(files, account.ids.next())
-        )
-        if files is not None and not taken_back:
-            account.leftovers[config.name] = files
+        if files is not None and not isinstance(error, FileExistsError):
+            _discard(account, config.name, files)
         raise errors.StreamCreateError(error) from error
     _enter(account, entry)
     rules.start(entry)
-    # the advisory goes out before the stream listens: a stream of advisories does not store its own
-    # creation
-    account.advisories.stream(config.name, "create", account.now_ns)
+    if files is None:
+        # before the stream listens: a stream of advisories does not store its own creation
+        account.advisories.stream(config.name, "create", account.now_ns)
+    else:
+        paths, data = files.to_write(entry.file())
+        account.waiting_files.write(
+            files,
+            paths,
+            data,
+            lambda error: _created(account, entry, files, error),
+            durable=not account.creates_late(files),
+            new_folder=True,
+        )
     _attach(account, entry, config.subjects)
     upstreams.start(account, entry)
     upstreams.origin_made(account, entry)
     return entry
+
+
+def _created(
+    account: JetStreamAccount, entry: StreamEntry, files: StreamFiles, error: OSError | None
+) -> OSError | None:
+    """The configuration of a new stream is written; or it is not, and there is no such stream."""
+    try:
+        if error is not None:
+            raise error
+        if account.creates_late(files):
+            files.created_late()
+        entry.core.log.flush()  # makes its files
+    except OSError as refused:
+        _end(account, entry)
+        with contextlib.suppress(OSError):  # what is left goes with the folder
+            maintenance.destroy(entry.core.log)
+        _discard(account, entry.config.name, files)
+        return refused
+    _detach(account, entry)  # a stream of advisories does not store its own creation
+    account.advisories.stream(entry.config.name, "create", account.now_ns)
+    _attach(account, entry, entry.config.subjects)
+    return None
+
+
+def _discard(account: JetStreamAccount, name: str, files: StreamFiles) -> None:
+    """Remove the files of a failed create, now or later."""
+    if not account.files.discard(files, account.ids.next()):
+        account.leftovers[name] = files
 
 
 def clear_leftovers(account: JetStreamAccount) -> None:
@@ -97,15 +131,16 @@ def clear_leftovers(account: JetStreamAccount) -> None:
 
 
 def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
-    """Update a stream to a configuration that is checked; lower limits apply at once.
+    """Update a stream to a configuration that is checked; lower limits apply at once, and new
+    sources are followed after some turns when there are many.
 
     10059: no such stream; 10052: the change is not allowed; 10065, 10069.
     """
     entry = account.stream(config.name)
-    # a default may conflict with another field
+    # a default may conflict with another field, and other streams may have changed
     caps = limits.stream_caps(account, config)
     config = stream_config.check_update(
-        entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
+        entry.config, stream_config.checked_again(config, find=account.config_of, caps=caps)
     )
     limits.check_stream(account, config, present=entry.config)
     if wrong := checks.bad_filter(config):
@@ -142,6 +177,7 @@ def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
 
 def delete(account: JetStreamAccount, name: str) -> None:
     """Remove a stream with its consumers and its messages. Raises 10059, 10050."""
+    account.waiting_files.commit()
     if name in account.offline:
         try:
             moved = account.files.move_away(account.offline[name].files, account.ids.next())
@@ -160,16 +196,7 @@ def delete(account: JetStreamAccount, name: str) -> None:
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Consumer Deleted")
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
-    _detach(account, entry)
-    rules.close(entry, for_good=True)
-    upstreams.stop(entry, for_good=True)
-    upstreams.origin_gone(account, name)
-    _leave(account, entry)
-    account.unsaved.pop(entry, None)
-    if entry.journal is not None:
-        entry.journal.close()
-    entry.core.log.join(None)
-    entry.core.close()
+    _end(account, entry)
     try:
         maintenance.destroy(entry.core.log)
     except OSError as error:
@@ -178,6 +205,33 @@ def delete(account: JetStreamAccount, name: str) -> None:
         if moved:
             _finish_removal(account, moved)
     account.advisories.stream(name, "delete", account.now_ns)
+
+
+def delete_all(account: JetStreamAccount) -> list[str]:
+    """Remove all streams, also those that are offline. Returns the errors of those that cannot be
+    removed.
+    """
+    problems = []
+    for name in [*account.streams, *account.offline]:
+        try:
+            delete(account, name)
+        except errors.StreamDeleteError as problem:
+            problems.append(f"{name}: {problem}")
+    return problems
+
+
+def _end(account: JetStreamAccount, entry: StreamEntry) -> None:
+    """Stop a stream without consumers for good; its files stay."""
+    _detach(account, entry)
+    rules.close(entry, for_good=True)
+    upstreams.stop(entry, for_good=True)
+    upstreams.origin_gone(account, entry.config.name)
+    _leave(account, entry)
+    account.unsaved.pop(entry, None)
+    if entry.journal is not None:
+        entry.journal.close()
+    entry.core.log.join(None)
+    entry.core.close()
 
 
 def _finish_removal(account: JetStreamAccount, moved: str) -> None:
@@ -493,18 +547,24 @@ def _open(
         log = open_log(None, first_seq=first_seq)
     else:
         if new:
-            late = account.files.late_creates
-            files.create(late=late)
-            # the configuration comes first: a folder without one has no acknowledged message
-            meta = StreamFile(format=FORMAT, created=created_ns, config=config)
-            files.write(meta, late=late)
-        log = open_log(
-            files.log_folder,
-            account.disk,
-            first_seq=first_seq,
-            cipher=files.small.cipher,
-            segment_bytes=account.settings.segment_bytes,
-        )
+            files.create()
+            log = begin_log(
+                files.log_folder,
+                account.disk,
+                # the configuration comes first: a folder without one has no acknowledged message
+                lambda: account.waiting_files.bring(files),
+                first_seq=first_seq,
+                cipher=files.small.cipher,
+                segment_bytes=account.settings.segment_bytes,
+            )
+        else:
+            log = open_log(
+                files.log_folder,
+                account.disk,
+                first_seq=first_seq,
+                cipher=files.small.cipher,
+                segment_bytes=account.settings.segment_bytes,
+            )
     durable = (
         files is not None
         and not account.settings.sync_interval_ns

@@ -13,6 +13,7 @@ from pelton.api.subjects import API_PREFIX, valid_name
 from pelton.core.protocol.subjects import collide
 from pelton.engine.base import transforms
 from pelton.engine.base.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
+from pelton.engine.base.steps import Pace, Steps
 from pelton.engine.base.subject_checks import check_size, is_literal, is_valid, nested, overlap
 from pelton.engine.sources.identity import index_name
 
@@ -20,6 +21,7 @@ Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
 # comparisons of prefixes with subjects, or of sources of origins: some milliseconds
 _MAX_LOOKS = 20_000
+_SOURCE_UNITS = 10  # of work: see engine/base/steps
 
 
 def check_size_of(config: StreamConfig) -> None:
@@ -44,8 +46,8 @@ def check_size_of(config: StreamConfig) -> None:
         raise Invalid(f"subject transforms are too long, maximum allowed is {most}")
 
 
-def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    """Check a mirror without regard to other streams. Raises ApiError."""
+def check_mirror(config: StreamConfig, mirror: StreamSource) -> Steps[None]:
+    """Check a mirror without regard to other streams, in steps. Raises ApiError."""
     _check_mirror_alone(config)
     if mirror.consumer is not None and not _good_consumer(mirror):
         raise errors.MirrorDurableConsumerCfgInvalidError()
@@ -55,7 +57,10 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise Invalid("subject delete markers forbidden on mirrors")
     wanted = mirror.subject_transforms
     crossing = overlap([transform.src or ">" for transform in wanted])
+    pace = Pace()
     for number, transform in enumerate(wanted):
+        if pace.over(transforms.units(transform.src, transform.dest)):
+            yield
         if transform.src and not is_valid(transform.src):
             raise errors.MirrorInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
@@ -68,13 +73,16 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise errors.MirrorInvalidStreamNameError()
 
 
-def check_sources(config: StreamConfig) -> None:
-    """Check the sources without regard to other streams. Raises ApiError."""
+def check_sources(config: StreamConfig) -> Steps[None]:
+    """Check the sources without regard to other streams, in steps. Raises ApiError."""
     if config.sources and config.allow_msg_schedules:
         raise errors.SourceWithMsgSchedulesError()
     names: set[str] = set()
     consumers: set[tuple[str, str, str]] = set()
+    pace = Pace()
     for source in config.sources:
+        if pace.over(_SOURCE_UNITS):
+            yield
         if not isinstance(source, StreamSource) or not valid_name(
             source.name
         ):  # a list in JSON may hold null
@@ -83,7 +91,7 @@ def check_sources(config: StreamConfig) -> None:
         if name in names:
             raise errors.SourceDuplicateDetectedError()
         names.add(name)
-        _check_source(source)
+        yield from _check_source(source, pace)
         if source.consumer is not None:
             if not _good_consumer(source):
                 raise errors.SourceDurableConsumerCfgInvalidError()
@@ -167,18 +175,20 @@ def _good_consumer(source: StreamSource) -> bool:
     )
 
 
-def _check_source(source: StreamSource) -> None:
+def _check_source(source: StreamSource, pace: Pace) -> Steps[None]:
     wanted = source.subject_transforms
     if source.filter_subject and wanted:
         raise errors.SourceMultipleFiltersNotAllowedError()
     for transform in wanted:
+        if pace.over(transforms.units(transform.src, transform.dest)):
+            yield
         if transform.src and not is_valid(transform.src):
             raise errors.SourceInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
             transforms.check(transform.src, transform.dest)
         except transforms.TransformError as error:
             raise errors.SourceInvalidTransformDestinationError(error) from None
-    if nested([transform.src or ">" for transform in wanted]):
+    if len(wanted) > 1 and nested([transform.src or ">" for transform in wanted]):
         raise errors.SourceOverlappingSubjectFiltersError()
 
 

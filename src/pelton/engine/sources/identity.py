@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from pelton.api.streams import StreamSource
 from pelton.engine.base.hashes import short_hash
-from pelton.engine.base.transforms import Random, parse
+from pelton.engine.base.steps import Pace, Steps
+from pelton.engine.base.transforms import Random, parse, units
 
 _SEVERAL = "\f"  # between the filters of several transforms
 ALL = ">"
@@ -32,9 +33,11 @@ def index_name(source: StreamSource) -> str:
     return f"{name} {src} {dest}"
 
 
-def header_parts(source: StreamSource) -> tuple[bytes, bytes]:
-    """Return the value of `Nats-Stream-Source` before and after the sequence; the subject follows."""
-    name, src, dest = index_name(source).split(" ")
+def header_parts(name_of_source: str) -> tuple[bytes, bytes]:
+    """Return the value of `Nats-Stream-Source` for an index name before and after the sequence; the
+    subject follows.
+    """
+    name, src, dest = name_of_source.split(" ")
     return (
         f"{name} ".encode("utf-8", "surrogateescape"),
         f" {src} {dest} ".encode("utf-8", "surrogateescape"),
@@ -48,12 +51,18 @@ def filters(source: StreamSource) -> tuple[str, ...]:
     return (source.filter_subject,) if source.filter_subject else ()
 
 
-def renaming(source: StreamSource, random: Random) -> Callable[[str], str] | None:
-    """Return the function that transforms a subject: the first matching transform decides. None:
-    there is no transform.
+def renaming(
+    source: StreamSource, random: Random, pace: Pace
+) -> Steps[Callable[[str], str] | None]:
+    """Return, after some steps, the function that transforms a subject: the first matching transform
+    decides. None: there is no transform.
     """
-    wanted = [each for each in source.subject_transforms if each.dest]
-    transforms = [parse(each.src, each.dest, random) for each in wanted]
+    transforms = []
+    for each in source.subject_transforms:
+        if each.dest:
+            transforms.append(parse(each.src, each.dest, random))
+            if pace.over(units(each.src, each.dest)):
+                yield
     if not transforms:
         return None
 

@@ -33,7 +33,7 @@ from pelton.engine.base.hashes import short_hash
 from pelton.engine.base.settings import SECOND
 from pelton.engine.sources import identity
 from pelton.engine.sources.links import Link, Subscribed, inbox
-from pelton.engine.sources.local import Upstream, refusal_body, source_info
+from pelton.engine.sources.local import Upstream, position, refusal_body, source_info
 
 if TYPE_CHECKING:
     from pelton.engine.account.account import JetStreamAccount
@@ -66,6 +66,7 @@ class LinkedUpstream:
         self,
         account: "JetStreamAccount",
         source: StreamSource,
+        name: str,
         writer: SourceWriter,
         link: Link,
         *,
@@ -73,11 +74,12 @@ class LinkedUpstream:
         wake: Callable[[], None],
         met: Callable[[Upstream, bool], None] = lambda upstream, again: None,
     ) -> None:
-        """`owner` is a unique name of the follower, never used again. `wake` is called when `tick`
-        has to run earlier than it returned. `met`: as for LocalUpstream.
+        """`name` is the index name of the source. `owner` is a unique name of the follower, never
+        used again. `wake` is called when `tick` has to run earlier than it returned. `met`: as for
+        LocalUpstream.
         """
         self.source = source
-        self.name = identity.index_name(source)
+        self.name = name
         self.writer = writer
         self.caught_up = False
         self._account = account
@@ -129,7 +131,7 @@ class LinkedUpstream:
 
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
-        info = source_info(self.source, self.writer)
+        info = source_info(self.source, position(self.writer))
         info.lag = self._lag
         info.active = now_ns - self._heard_ns if self._heard_ns else -1
         info.error = refusal_body(self.writer.refusal)
@@ -152,7 +154,7 @@ class LinkedUpstream:
         """
         self._leave()
         now_ns = self._account.now_ns
-        if self.writer.target.visible < self.writer.target.log.last_seq:
+        if not self.writer.target.all_durable:
             self._ask_at_ns = now_ns + DURABLE_NS
             self._wake()
             return

@@ -16,6 +16,7 @@ from pelton.core.log.log import Log
 from pelton.core.stream.source_copy import Copier, SourceWriter
 from pelton.engine.base.hashes import stream_identity
 from pelton.engine.base.settings import MILLISECOND, SECOND
+from pelton.engine.base.steps import Pace, Steps
 from pelton.engine.sources import identity
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 RETRY_INTERVAL_NS = 250 * MILLISECOND
 """The wait before a message that the follower refused is tried again."""
+START_UNITS = 40
+"""The work to make or start an upstream: see engine/base/steps."""
 CONTACT_INTERVAL_NS = SECOND
 """A local origin is always in contact: `active` in the info stays below this time."""
 
@@ -74,6 +77,11 @@ def taken(writer: SourceWriter) -> int:
     return writer.target.log.last_seq if writer.mirror else writer.position
 
 
+def position(writer: SourceWriter) -> int:
+    """Return the position that an info shows."""
+    return 0 if writer.mirror else writer.position
+
+
 def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
     """Return the reason why the follower refuses messages, as an API error."""
     if refusal is None:
@@ -82,11 +90,38 @@ def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
     return ErrorBody(code=code, err_code=err_code, description=description)
 
 
-def source_info(source: StreamSource, writer: SourceWriter) -> StreamSourceInfo:
-    """Return an info with the fields of the configuration, and the position of a source."""
+class ComingUpstream:
+    """Stands for an upstream that is made in a later turn."""
+
+    caught_up = False
+
+    def __init__(self, source: StreamSource, name: str, seq: int) -> None:
+        """`name` is the index name of the source, and `seq` its position; 0 for a mirror."""
+        self.source = source
+        self.name = name
+        self._seq = seq
+
+    def tick(self, now_ns: int) -> int:
+        """See Upstream."""
+        return 0
+
+    def info(self, now_ns: int) -> StreamSourceInfo:
+        """See Upstream."""
+        info = source_info(self.source, self._seq)
+        info.active = -1
+        return info
+
+    def close(self, *, for_good: bool) -> None:
+        """See Upstream."""
+
+
+def source_info(source: StreamSource, seq: int) -> StreamSourceInfo:
+    """Return an info with the fields of the configuration, and the position of a source; 0 for a
+    mirror.
+    """
     return StreamSourceInfo(
         name=source.name,
-        seq=0 if writer.mirror else writer.position,
+        seq=seq,
         external=source.external,
         filter_subject=source.filter_subject,
         subject_transforms=list(source.subject_transforms),
@@ -100,19 +135,20 @@ class LocalUpstream:
         self,
         account: "JetStreamAccount",
         source: StreamSource,
+        name: str,
         writer: SourceWriter,
         *,
         blocked: Callable[[], None],
         met: Callable[[Upstream, bool], None],
         read: Callable[[], Upstream],
     ) -> None:
-        """`blocked` is called when the follower refuses a message and `tick` has to run. `met` is
-        called for an origin that was not seen before, with True when that origin replaces another
-        one and all of it is copied. `read` creates an upstream that reads the origin through a
-        consumer.
+        """`name` is the index name of the source. `blocked` is called when the follower refuses a
+        message and `tick` has to run. `met` is called for an origin that was not seen before, with
+        True when that origin replaces another one and all of it is copied. `read` creates an
+        upstream that reads the origin through a consumer.
         """
         self.source = source
-        self.name = identity.index_name(source)
+        self.name = name
         self.writer = writer
         self.origin = ""
         self._account = account
@@ -128,7 +164,7 @@ class LocalUpstream:
         self._shorter: tuple[str, int] = ("", 0)
         self._since_ns = 0
         self._made_turn = account.reactor.turns
-        account.followers.setdefault(source.name, []).append(self)
+        account.followers.setdefault(source.name, {})[self] = None
 
     @property
     def caught_up(self) -> bool:
@@ -233,7 +269,7 @@ class LocalUpstream:
             info = self._reader.info(now_ns)
             info.error = info.error or self._error()
             return info
-        info = source_info(self.source, self.writer)
+        info = source_info(self.source, position(self.writer))
         info.active = -1
         if self._account.reactor.turns == self._made_turn:
             # the answer to the create request has no state yet
@@ -253,17 +289,27 @@ class LocalUpstream:
     def close(self, *, for_good: bool) -> None:
         """See Upstream."""
         self.lost(for_good=for_good)
-        followers = self._account.followers.get(self.source.name, [])
-        if self in followers:
-            followers.remove(self)
+        followers = self._account.followers.get(self.source.name, {})
+        followers.pop(self, None)
         if not followers:
             self._account.followers.pop(self.source.name, None)
 
 
 def origin_made(account: "JetStreamAccount", entry: "StreamEntry") -> None:
-    """Start the upstreams that wait for this stream."""
-    for upstream in list(account.followers.get(entry.config.name, ())):
-        upstream.start()
+    """Start the upstreams that wait for this stream; many in steps, of which the first is done now."""
+    work = _starting(account, entry.config.name)
+    for _ in work:
+        account.carry_out(work)
+        return
+
+
+def _starting(account: "JetStreamAccount", name: str) -> Steps[None]:
+    pace = Pace()
+    for upstream in list(account.followers.get(name, ())):
+        if upstream in account.followers.get(name, ()):  # still
+            upstream.start()
+        if pace.over(START_UNITS):
+            yield
 
 
 def origin_gone(account: "JetStreamAccount", name: str) -> None:

@@ -109,9 +109,11 @@ class Positions:
 
     def leave(self, name: str) -> None:
         """Keep the current position of a source whose writer ends."""
-        self._collect()
         writer = self._writers.pop(name, None)
-        if writer is not None and writer.anchor:
+        if writer is None:
+            return
+        self._note(name, writer)
+        if writer.anchor:
             self._anchors[name] = writer.anchor
 
     def tick(self, now_ns: int) -> int:
@@ -152,9 +154,12 @@ class Positions:
 
     def _collect(self) -> None:
         for name, writer in self._writers.items():
-            if self._known[name].seq != writer.position:
-                origin = self._known[name].origin
-                self._known[name] = Position(name=name, seq=writer.position, origin=origin)
+            self._note(name, writer)
+
+    def _note(self, name: str, writer: SourceWriter) -> None:
+        known = self._known[name]
+        if known.seq != writer.position:
+            self._known[name] = Position(name=name, seq=writer.position, origin=known.origin)
 
     def _file(self) -> PositionsFile:
         positions = list(self._known.values())

@@ -6,16 +6,25 @@ upstreams.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pelton.api.streams import StreamConfig, StreamSource, StreamSourceInfo
 from pelton.api.subjects import API_PREFIX
 from pelton.core.stream.source_copy import SourceWriter
+from pelton.engine.base.steps import Pace, Steps
 from pelton.engine.sources import identity
 from pelton.engine.sources.behind import INTERVAL_NS, BehindReport
 from pelton.engine.sources.links import Link, RouterLink
-from pelton.engine.sources.local import LocalUpstream, Upstream, origin_gone, origin_made
-from pelton.engine.sources.positions import Positions
+from pelton.engine.sources.local import (
+    START_UNITS,
+    ComingUpstream,
+    LocalUpstream,
+    Upstream,
+    origin_gone,
+    origin_made,
+)
+from pelton.engine.sources.positions import Position, Positions
 
 if TYPE_CHECKING:
     from pelton.core.log.log import Log
@@ -33,16 +42,25 @@ class Upstreams:
         """Create the object; `configure` starts to copy."""
         self._account = account
         self._entry = entry
-        self.upstreams: list[Upstream] = []
+        self.upstreams: list[Upstream | ComingUpstream] = []
         self._positions, entry.positions = entry.positions, None
         self._reports: dict[str, BehindReport] = {}  # by index name
         self._look_at_ns = 0
+        self._making: list[Upstream | ComingUpstream] | None = (
+            None  # `upstreams` while some are coming
+        )
         self._stands_for = ""  # of a mirror: the origin whose direct gets it answers
 
     def configure(self, config: StreamConfig) -> None:
-        """Follow the origins of a configuration from now on."""
+        """Follow the origins of a configuration from now on. Many new upstreams are made in steps, of
+        which the first is done now.
+        """
         wanted = [config.mirror] if config.mirror is not None else config.sources
-        present = {upstream.name: upstream for upstream in self.upstreams}
+        present = {
+            upstream.name: upstream
+            for upstream in self.upstreams
+            if not isinstance(upstream, ComingUpstream)
+        }
         names = [identity.index_name(source) for source in wanted]
         if self._positions is None:
             entry = self._entry
@@ -59,13 +77,13 @@ class Upstreams:
                 if self._positions is not None:
                     self._positions.leave(name)
         self.upstreams = [
-            kept[name] if name in kept else self._make(source, name, mirror=bool(config.mirror))
-            for source, name in zip(wanted, names, strict=True)
+            kept.get(name) or ComingUpstream(source, name, self._position_of(name).seq)
+            for name, source in sources.items()
         ]
-        for upstream in self.upstreams:
-            if upstream.name not in kept:
-                self._follow(upstream)
-                upstream.start()
+        work = self._make_coming(self.upstreams, mirror=config.mirror is not None)
+        for _ in work:
+            self._account.carry_out(work)
+            break
         mirror = config.mirror
         self._stand_for(mirror.name if mirror is not None and config.mirror_direct else "")
         self._entry.upstreams_at_ns = 0
@@ -95,6 +113,8 @@ class Upstreams:
         self._look_at_ns = now_ns + INTERVAL_NS
         before, self._reports = self._reports, {}
         for upstream in self.upstreams:
+            if isinstance(upstream, ComingUpstream):
+                continue
             report = before.get(upstream.name)
             if report is None:
                 report = BehindReport(self._entry.config.name, upstream.source.name)
@@ -109,6 +129,7 @@ class Upstreams:
 
     def close(self, *, for_good: bool) -> None:
         """Stop following. `for_good`: False when only the server stops."""
+        self._making = None
         self._stand_for("")
         for upstream in self.upstreams:
             upstream.close(for_good=for_good)
@@ -120,29 +141,61 @@ class Upstreams:
             with contextlib.suppress(OSError):  # the messages have the positions too
                 self._positions.save()
 
-    def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
+    def _make_coming(
+        self, upstreams: list[Upstream | ComingUpstream], *, mirror: bool
+    ) -> Steps[None]:
+        """Make and start the upstreams that are coming, until the configuration changes again."""
+        pace = Pace()
+        self._making = upstreams
+        for place, coming in enumerate(upstreams):
+            if not isinstance(coming, ComingUpstream):
+                continue
+            rename = yield from identity.renaming(coming.source, self._account.random_below, pace)
+            if self._making is not upstreams:
+                return
+            made = self._make(coming.source, coming.name, rename, mirror=mirror)
+            upstreams[place] = made
+            self._follow(made)
+            made.start()
+            self._wake()
+            if pace.over(START_UNITS):
+                yield
+                if self._making is not upstreams:
+                    return
+
+    def _position_of(self, name: str) -> Position:
+        return Position() if self._positions is None else self._positions.of(name)
+
+    def _make(
+        self,
+        source: StreamSource,
+        name: str,
+        rename: Callable[[str], str] | None,
+        *,
+        mirror: bool,
+    ) -> Upstream:
         # loaded when a stream follows another one: few servers need the module
         from pelton.engine.sources.linked import LinkedUpstream
 
         account, core = self._account, self._entry.core
-        before, after = identity.header_parts(source)
-        position = self._positions.of(name) if self._positions is not None else None
+        before, after = identity.header_parts(name)
+        position = self._position_of(name)
         writer = SourceWriter(
             core,
             mirror=mirror,
-            position=position.seq if position is not None else core.log.last_seq,
+            position=position.seq if self._positions is not None else core.log.last_seq,
             anchor=self._positions.anchor_of(name) if self._positions is not None else 0,
             before=before,
             after=after,
-            transform=identity.renaming(source, account.random_below),
+            transform=rename,
         )
-        origin = position.origin if position is not None else ""
+        origin = position.origin
         writer.identify(origin)
         link = self._link(source)
         owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
             remote = LinkedUpstream(
-                account, source, writer, link, owner=owner, wake=self._wake, met=self._met
+                account, source, name, writer, link, owner=owner, wake=self._wake, met=self._met
             )
             remote.origin = origin
             return remote
@@ -150,11 +203,12 @@ class Upstreams:
         upstream = LocalUpstream(
             account,
             source,
+            name,
             writer,
             blocked=self._wake,
             met=self._met,
             read=lambda: LinkedUpstream(
-                account, source, writer, here, owner=owner, wake=self._wake
+                account, source, name, writer, here, owner=owner, wake=self._wake
             ),
         )
         upstream.origin = origin

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pelton.client.blocking import connect_blocking
+from pelton.errors import not_installed
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import Chain
 from pelton.pipeline.logs.settings import RunError
@@ -155,6 +156,8 @@ class SparkThread:
     def check(self) -> None:
         """Raise RunError if Spark has ended."""
         log = self._settings.store / "log" / "spark.log"
+        if isinstance(self._failure, ModuleNotFoundError):
+            raise RunError(str(not_installed(self._failure, "spark")))
         if self._failure is not None:
             raise RunError(f"Spark failed: {brief(self._failure)} (see {log})")
         if self._query is None:

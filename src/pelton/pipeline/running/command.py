@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pelton.errors import not_installed
 from pelton.pipeline.display import Screen
 from pelton.pipeline.running.job import Result, own_session, taken
 from pelton.pipeline.running.numbers import QueriesView, QueryNumbers, as_data, summary_table
@@ -74,6 +75,8 @@ class _Run:
                     raise RunFailed(f"{error} (see {log})") from None
                 except KeyboardInterrupt:
                     raise RunFailed("stopped at once; the next run continues from here") from None
+                except ModuleNotFoundError as error:
+                    raise RunFailed(str(not_installed(error, "spark"))) from None
                 except Exception as error:  # Spark may raise at any moment
                     if self._stopping.is_set():
                         raise RunFailed("stopped; the next run continues from here") from None

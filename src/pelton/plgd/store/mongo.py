@@ -10,16 +10,21 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bson import Int64
-from pymongo import MongoClient, ReturnDocument
-from pymongo.errors import (
-    AutoReconnect,
-    CursorNotFound,
-    DocumentTooLarge,
-    DuplicateKeyError,
-    PyMongoError,
-    WriteError,
-)
+from pelton.errors import not_installed
+
+try:
+    from bson import Int64
+    from pymongo import MongoClient, ReturnDocument
+    from pymongo.errors import (
+        AutoReconnect,
+        CursorNotFound,
+        DocumentTooLarge,
+        DuplicateKeyError,
+        PyMongoError,
+        WriteError,
+    )
+except ModuleNotFoundError as problem:
+    raise not_installed(problem, "plgd,mongo") from None
 
 from .documents import (
     DATABASE,

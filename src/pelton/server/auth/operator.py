@@ -8,6 +8,8 @@ the server's Accounts like one of the configuration. The caller gives a clock.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
 from pelton.nkeys import ACCOUNT, is_public, read_signature, verify
 from pelton.server.auth.claims import (
     AccountClaims,
@@ -31,7 +33,6 @@ from pelton.server.auth.result import (
 from pelton.server.auth.scoped_keys import ScopeError, fill
 from pelton.server.auth.users_table import PROXY_REQUIRED
 from pelton.server.auth.validity import allowed_until_ns, from_allowed_network
-from pelton.server.fast_dataclass import FastDataclass, field
 from pelton.server.settings import Settings
 from pelton.server.settings.accounts import AccountSettings, Export, Import
 from pelton.server.settings.operator import Operator
@@ -66,7 +67,7 @@ class Place(Protocol):
         """Add an account, or change it."""
 
 
-class Record(FastDataclass):
+class Record(Struct):
     """An account from a JWT."""
 
     claims: AccountClaims

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import Struct, field
+
+from pelton.server.settings.redacted import Redacted
 from pelton.server.settings.users import Permissions, User
 
 TYPE_CHECKING = False
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 NO_LIMIT = -1
 
 
-class AuthContext(FastDataclass):
+class AuthContext(Struct):
     """The origin of a connection, for authentication."""
 
     host: str
@@ -38,7 +40,7 @@ class AuthContext(FastDataclass):
     single: "Single | None" = None  # the listener's own user or token; None: the server's
 
 
-class Limits(FastDataclass):
+class Limits(Struct, frozen=True):
     """Limits of one connection; NO_LIMIT where it has none of its own."""
 
     subscriptions: int = NO_LIMIT
@@ -49,8 +51,10 @@ class Limits(FastDataclass):
 UNLIMITED = Limits()
 
 
-class Admitted(FastDataclass):
+class Admitted(Redacted):
     """A client that may connect, and its user."""
+
+    secrets = ("jwt", "stored")
 
     name: str  # the name that monitoring shows
     account: str = ""  # "": the default account
@@ -59,14 +63,14 @@ class Admitted(FastDataclass):
     expires_ns: int = 0  # since the epoch; 0: never
     user: User | None = None  # the entry of a users table
     nkey: str = ""  # the public key that signed the nonce
-    jwt: str = field(default="", secret=True)  # the user JWT
+    jwt: str = ""  # the user JWT
     issuer: str = ""  # the signer of the JWT
     name_tag: str = ""
     tags: list[str] = field(default_factory=list)
     issued_at: int = 0  # of the JWT, seconds since the epoch
     default_permissions: bool = False  # the account's default ones: they follow its updates
     way: str = "open"  # the method: open, single, token, users, jwt or callout
-    stored: str = field(default="", secret=True)  # the stored secret of the single user or token
+    stored: str = ""  # the stored secret of the single user or token
 
     @property
     def shown(self) -> str:
@@ -77,7 +81,7 @@ class Admitted(FastDataclass):
         return f"{kind}:{self.name}" if self.name else ""
 
 
-class Refused(FastDataclass):
+class Refused(Struct):
     """A client that may not connect."""
 
     why: str = ""  # for the log; never sent to the client

@@ -1,9 +1,10 @@
 """The server's data about a client: the ``session`` of its connection."""
 
+from msgspec import Struct
+
 from pelton.core.base.quoting import quoted
 from pelton.core.broker.reactor import Connection
 from pelton.server.clients.timer_wheel import NEVER_NS
-from pelton.server.fast_dataclass import FastDataclass
 from pelton.server.settings.accounts import DEFAULT_ACCOUNT
 
 TYPE_CHECKING = False
@@ -17,7 +18,7 @@ LEAFNODE = "LEAFNODE"  # the kind of connections from other servers
 LEAFNODE_WS = "LEAFNODE_WS"  # and of those over WebSocket
 
 
-class Cookies(FastDataclass):
+class Cookies(Struct):
     """Credentials in cookies of a WebSocket's request, used where CONNECT has none."""
 
     jwt: str = ""

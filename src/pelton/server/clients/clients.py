@@ -11,6 +11,7 @@ from pelton.core.broker.router import Router
 from pelton.core.broker.session import PENDING
 from pelton.server.auth import Admitted, AuthContext, Authenticator, PendingOutcome, Refused
 from pelton.server.auth.compiled_permissions import permits_of
+from pelton.server.auth.connect_options import Credentials, read_connect
 from pelton.server.clients.auth_context import auth_context, has_guest, must_log_in, with_cookies
 from pelton.server.clients.client import WEBSOCKET, Client, full_label, where
 from pelton.server.clients.closed_connections import ClosedConnections, ClosedTotals, departed
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from pelton.core.protocol.permissions import ConnectionPermissions
     from pelton.server.accounts.registry import Accounts, ServerAccount
-    from pelton.server.auth.connect_options import Credentials
     from pelton.server.system import System
 
 CHECKED_AT_ONCE = 20  # connected clients that are checked again in one turn
@@ -182,8 +182,6 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or not has_guest(self.settings, client.kind):
             return None
-        from pelton.server.auth.connect_options import Credentials
-
         outcome = self.authenticator.check(Credentials(), self.auth_context(connection, client))
         if isinstance(outcome, Admitted) and not outcome.nkey:
             return self._bind(connection, client, outcome)
@@ -201,10 +199,6 @@ class Clients:
         None: the client was refused, and the error was sent. PENDING: the authentication takes
         time, and `admit` is called later with the router.
         """
-        from pelton.server.auth.connect_options import (
-            read_connect,  # imported at the first CONNECT
-        )
-
         try:
             asked = read_connect(text)
         except ValueError:

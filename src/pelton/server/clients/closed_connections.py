@@ -3,8 +3,9 @@
 from collections import deque
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from pelton.core.broker.reactor import Connection
-from pelton.server.fast_dataclass import FastDataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class ClosedSubscription:
         self.max = most
 
 
-class ClosedConnection(FastDataclass):
+class ClosedConnection(Struct):
     """A closed connection as /connz?state=closed shows it."""
 
     cid: int
@@ -100,7 +101,7 @@ def weight(held: list[ClosedSubscription]) -> int:
     return sum(1 + (len(s.subject) + len(s.queue) + len(s.sid)) // LONG_BYTES for s in held)
 
 
-class ClosedTotals(FastDataclass):
+class ClosedTotals(Struct):
     """The totals of an account's closed connections."""
 
     in_msgs: int = 0

@@ -1,5 +1,7 @@
 """``jetstream``: the store and its limits."""
 
+from msgspec.structs import replace
+
 from pelton.server.config.grammar import Item
 from pelton.server.config.operations import taken
 from pelton.server.config.origin_servers import remotes
@@ -72,7 +74,7 @@ def _encryption(attribute: str, convert: Convert) -> Key:
     """One of the values of `Encryption`."""
 
     def apply(reader: Reader, name: str, item: Item) -> None:
-        made = reader.settings.encryption.with_changes(**{attribute: convert(item)})
+        made = replace(reader.settings.encryption, **{attribute: convert(item)})
         reader.settings.encryption = made
 
     return apply

@@ -5,6 +5,7 @@ file, line and column.
 import hashlib
 import os
 from collections.abc import Mapping
+from copy import copy
 
 from pelton.server.config.grammar import Tree, parse
 from pelton.server.config.reader import Reader
@@ -47,9 +48,7 @@ def read_config(
 def _settings(
     tree: Tree, text: str, settings: Settings | None, strict: bool
 ) -> tuple[Settings, list[str]]:
-    reader = Reader(
-        tree, settings.with_changes() if settings is not None else Settings(), NOT_SERVED
-    )
+    reader = Reader(tree, copy(settings) if settings is not None else Settings(), NOT_SERVED)
     reader.section(tree.items, TOP, "")
     if not reader.problems:
         check_whole(reader, tree.items)

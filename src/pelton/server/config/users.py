@@ -50,7 +50,7 @@ def need(reader: Reader, item: Item, package: str, what: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        reader.problem(item, f"{what} needs the package {package}: pip install 'pelton[server]'")
+        reader.problem(item, f"{what} needs the package {package}: pip install {package}")
 
 
 def read_connection_types(item: Item) -> frozenset[str]:

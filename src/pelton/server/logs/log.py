@@ -39,13 +39,15 @@ class Log:
         limit: int = 0,
         keep: int = 0,
         syslog: str | None = None,
+        quiet: bool = False,
         now: Callable[[], float] = time.time,
         stream: "TextIO | None" = None,
     ) -> None:
         """Log to a file (rotated at `limit` bytes, `keep` files at most); without a path to a
         syslog ("": the machine's own, or an address); without both to stderr. StartError when the
-        target can't be opened.
+        target can't be opened. `quiet` leaves out normal events.
         """
+        self._quiet = quiet
         self.debug_on = debug
         self.trace_on = trace
         self._stamps = stamps
@@ -123,7 +125,8 @@ class Log:
 
     def info(self, text: str) -> None:
         """A normal event."""
-        self.write("INF", text)
+        if not self._quiet:
+            self.write("INF", text)
 
     def warn(self, text: str) -> None:
         """A problem that the server works around."""

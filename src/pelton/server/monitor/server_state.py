@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from pelton.core.broker.reactor import Connection, Reactor
 from pelton.server.accounts.registry import ServerAccount
 from pelton.server.clients.client import WEBSOCKET, Client
 from pelton.server.clients.clients import Clients
-from pelton.server.fast_dataclass import FastDataclass, field
 from pelton.server.leaf.node import LeafNode
 from pelton.server.settings import Settings
 from pelton.server.settings.accounts import DEFAULT_ACCOUNT, SYSTEM_ACCOUNT
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this time
 
 
-class ServerState(FastDataclass):
+class ServerState(Struct):
     """The parts of one server. `accounts` returns all accounts; `jetstream` is None when it is off."""
 
     settings: Settings

@@ -4,11 +4,13 @@
 Larger parts have a module each beside this one.
 """
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import field
+
 from pelton.server.settings.accounts import AccountSettings, Mapping
 from pelton.server.settings.declared import Declared
 from pelton.server.settings.leafnodes import LeafNodes
 from pelton.server.settings.operator import AuthCallout, Operator
+from pelton.server.settings.redacted import Redacted
 from pelton.server.settings.tls import Tls
 from pelton.server.settings.users import User
 from pelton.server.settings.websocket import Websocket
@@ -31,27 +33,33 @@ DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
 
 
-class OriginServer(FastDataclass):
+class OriginServer(Redacted):
     """One entry of ``jetstream.remotes``: a server with origins of streams."""
+
+    secrets = ("password", "token")
 
     name: str
     urls: list[str] = field(default_factory=list)
     user: str = ""
-    password: str = field(default="", secret=True)
-    token: str = field(default="", secret=True)
+    password: str = ""
+    token: str = ""
     tls: Tls | None = None  # client certificate and checks; None: the system's defaults
 
 
-class Encryption(FastDataclass):
+class Encryption(Redacted):
     """``jetstream.cipher`` and keys: how the store is encrypted."""
 
+    secrets = ("key", "previous")
+
     cipher: str = "aes"  # or chacha
-    key: str = field(default="", secret=True)  # "": new writes are not encrypted
-    previous: str = field(default="", secret=True)  # opens files that `key` does not open
+    key: str = ""  # "": new writes are not encrypted
+    previous: str = ""  # opens files that `key` does not open
 
 
-class Settings(FastDataclass):
+class Settings(Redacted):
     """All settings; durations in nanoseconds, sizes in bytes."""
+
+    secrets = ("password", "token")
 
     host: str = "0.0.0.0"
     port: int = DEFAULT_PORT  # -1: any free port
@@ -95,8 +103,8 @@ class Settings(FastDataclass):
     leafnodes: LeafNodes | None = None
 
     user: str = ""
-    password: str = field(default="", secret=True)
-    token: str = field(default="", secret=True)
+    password: str = ""
+    token: str = ""
     users: list[User] = field(default_factory=list)
     accounts: list[AccountSettings] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)  # of the default account

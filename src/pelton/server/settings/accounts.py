@@ -2,7 +2,9 @@
 converted to these values.
 """
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import Struct, field
+
+from pelton.server.settings.redacted import Redacted
 from pelton.server.settings.users import Permissions, User
 
 DEFAULT_ACCOUNT = "$G"
@@ -12,7 +14,7 @@ RESPONSE_THRESHOLD_NS = 120 * 1_000_000_000
 NO_LIMIT = -1
 
 
-class JetStreamLimits(FastDataclass):
+class JetStreamLimits(Struct):
     """Limits on an account's use of JetStream: for all of it, or for one tier such as "R1". -1: no
     limit.
     """
@@ -27,7 +29,7 @@ class JetStreamLimits(FastDataclass):
     max_bytes_required: bool = False
 
 
-class Latency(FastDataclass):
+class Latency(Struct):
     """The measurement of a service's latency: `sampling` percent of the requests (0: requests whose
     trace headers ask for it), published to `subject` in the exporter's account.
     """
@@ -36,7 +38,7 @@ class Latency(FastDataclass):
     sampling: int = 100
 
 
-class Export(FastDataclass):
+class Export(Struct):
     """Subjects that other accounts may import: a stream of messages (`service` false), or a service
     that answers requests.
     """
@@ -54,7 +56,7 @@ class Export(FastDataclass):
     revoked: dict[str, int] = field(default_factory=dict)  # importer -> activations issued by then
 
 
-class Import(FastDataclass):
+class Import(Struct):
     """An import from another account: `subject` is the exporter's, `to` the importer's ("": the
     same). A stream may have a `prefix` in place of `to`.
     """
@@ -77,7 +79,7 @@ class Import(FastDataclass):
         return self.to or self.subject
 
 
-class MappingTarget(FastDataclass):
+class MappingTarget(Struct):
     """A destination of a mapping, and its share of the messages."""
 
     subject: str = ""
@@ -85,14 +87,14 @@ class MappingTarget(FastDataclass):
     cluster: str = ""  # applies only in a cluster of this name
 
 
-class Mapping(FastDataclass):
+class Mapping(Struct):
     """Messages that clients of an account publish to `subject` go to one of the targets."""
 
     subject: str = ""
     targets: list[MappingTarget] = field(default_factory=list)
 
 
-class AccountLimits(FastDataclass):
+class AccountLimits(Struct):
     """Limits of an account; -1: no limit."""
 
     max_connections: int = NO_LIMIT
@@ -105,8 +107,10 @@ class AccountLimits(FastDataclass):
     wildcards: bool = True  # exports may have wildcards
 
 
-class AccountSettings(FastDataclass):
+class AccountSettings(Redacted):
     """One account."""
+
+    secrets = ("jwt",)
 
     name: str = ""
     nkey: str = ""  # public key of the account
@@ -120,7 +124,7 @@ class AccountSettings(FastDataclass):
     trace_destination: str = ""  # destination of traces of messages with a traceparent header
     trace_sampling: int = 0  # percent
     name_tag: str = ""  # readable name of an account whose name is a key
-    jwt: str = field(default="", secret=True)  # its JWT; "": from the configuration
+    jwt: str = ""  # its JWT; "": from the configuration
     issuer_key: str = ""  # the signer of the JWT
     tags: list[str] = field(default_factory=list)  # tags in the JWT
     revoked_users: dict[str, int] = field(default_factory=dict)  # user's key -> JWTs issued by then

@@ -1,6 +1,8 @@
 """Settings of leaf nodes: the listener, and the remotes. Plain values."""
 
-from pelton.server.fast_dataclass import FastDataclass, field, field_names
+from msgspec import field
+
+from pelton.server.settings.redacted import Redacted
 from pelton.server.settings.tls import Tls
 from pelton.server.settings.users import User
 from pelton.server.units import SECOND_NS
@@ -8,13 +10,15 @@ from pelton.server.units import SECOND_NS
 DEFAULT_PORT = 7422
 
 
-class LeafRemote(FastDataclass):
+class LeafRemote(Redacted):
     """One of ``leafnodes.remotes``: a hub to connect to, with one URL or several equivalent ones."""
+
+    secrets = ("nkey",)
 
     urls: list[str] = field(default_factory=list)
     account: str = ""  # "": the default account
     credentials: str = ""  # a file with a user JWT and its seed
-    nkey: str = field(default="", secret=True)  # a seed
+    nkey: str = ""  # a seed
     tls: Tls | None = None  # None: TLS when the URL or the hub demands it, with the system's CAs
     hub: bool = False  # this server acts as the hub
     deny_imports: list[str] = field(default_factory=list)
@@ -31,13 +35,15 @@ class LeafRemote(FastDataclass):
     first_info_timeout_ns: int = SECOND_NS
 
 
-class LeafNodes(FastDataclass):
+class LeafNodes(Redacted):
     """The ``leafnodes`` map."""
+
+    secrets = ("password",)
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: no listener; -1: any free one
     user: str = ""
-    password: str = field(default="", secret=True)
+    password: str = ""
     nkey: str = ""  # public key
     account: str = ""
     users: list[User] = field(default_factory=list)
@@ -64,7 +70,7 @@ def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str
         return [] if before is after else ["leafnodes"]
     fixed = [
         f"leafnodes.{name}"
-        for name in field_names(LeafNodes)
+        for name in LeafNodes.__struct_fields__
         if name in _FIXED and getattr(before, name) != getattr(after, name)
     ]
     if (before.tls is None) != (after.tls is None):

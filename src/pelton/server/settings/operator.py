@@ -1,12 +1,13 @@
 """Settings of the operator mode (keys, resolver) and of the auth callout. Plain values; JWTs are text."""
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import Struct, field
+
 from pelton.server.units import SECOND_NS
 
 FETCH_TIMEOUT_NS = 2 * SECOND_NS
 
 
-class Resolver(FastDataclass):
+class Resolver(Struct):
     """Where account JWTs come from."""
 
     kind: str = "memory"  # memory, url, full or cache
@@ -20,7 +21,7 @@ class Resolver(FastDataclass):
     ttl_ns: int = 0
 
 
-class Operator(FastDataclass):
+class Operator(Struct):
     """Operator mode: every client shows a JWT whose chain of signatures ends at one of these keys."""
 
     jwts: list[str] = field(default_factory=list)  # of the operators
@@ -32,7 +33,7 @@ class Operator(FastDataclass):
     default_sentinel: str = ""  # JWT for clients without one
 
 
-class AuthCallout(FastDataclass):
+class AuthCallout(Struct):
     """A service that decides whether a client may connect."""
 
     issuer: str = ""  # public account key that signs its answers

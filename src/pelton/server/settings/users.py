@@ -2,7 +2,9 @@
 values.
 """
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import Struct, field
+
+from pelton.server.settings.redacted import Redacted
 
 CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
@@ -17,7 +19,7 @@ def is_bcrypt(secret: str) -> bool:
     return secret[:4] in _BCRYPT and secret[4:6].isdecimal() and secret[6:7] == "$"
 
 
-class SubjectPermission(FastDataclass):
+class SubjectPermission(Struct):
     """Subjects for publishing or subscribing: the allowed ones, minus the denied ones.
 
     A subscribe entry may have a queue after a blank (``orders.* workers``); subject and queue may
@@ -28,14 +30,14 @@ class SubjectPermission(FastDataclass):
     deny: list[str] = field(default_factory=list)
 
 
-class Responses(FastDataclass):
+class Responses(Struct):
     """Permission to publish to the reply subjects of received messages."""
 
     max: int = RESPONSES_MAX  # below 0: no limit
     expires_ns: int = RESPONSES_EXPIRE_NS  # below 0: never
 
 
-class Permissions(FastDataclass):
+class Permissions(Struct):
     """The permissions of a user. A user without Permissions may do everything."""
 
     publish: SubjectPermission = field(default_factory=SubjectPermission)
@@ -43,11 +45,13 @@ class Permissions(FastDataclass):
     responses: Responses | None = None
 
 
-class User(FastDataclass):
+class User(Redacted):
     """One user: of ``authorization.users``, of an account, or made from a JWT."""
 
+    secrets = ("password",)
+
     name: str = ""
-    password: str = field(default="", secret=True)  # plain, or a bcrypt hash
+    password: str = ""  # plain, or a bcrypt hash
     nkey: str = ""  # public key; such a user signs the nonce and has no name
     account: str = ""  # "": the default account
     permissions: Permissions | None = None

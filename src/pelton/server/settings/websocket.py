@@ -1,12 +1,16 @@
 """Settings of the WebSocket listener. Plain values."""
 
-from pelton.server.fast_dataclass import FastDataclass, field
+from msgspec import field
+
+from pelton.server.settings.redacted import Redacted
 from pelton.server.settings.tls import Tls
 from pelton.server.units import SECOND_NS
 
 
-class Websocket(FastDataclass):
+class Websocket(Redacted):
     """A ``websocket`` map; port 0 means no listener."""
+
+    secrets = ("password", "token")
 
     host: str = "0.0.0.0"
     port: int = 0  # -1: any free port
@@ -22,8 +26,8 @@ class Websocket(FastDataclass):
 
     # Credentials for this listener; without any, the server's apply.
     user: str = ""
-    password: str = field(default="", secret=True)
-    token: str = field(default="", secret=True)
+    password: str = ""
+    token: str = ""
     auth_timeout_ns: int = 0
     no_auth_user: str = ""
     jwt_cookie: str = ""  # names of cookies with credentials

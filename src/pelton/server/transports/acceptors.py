@@ -5,6 +5,8 @@ modules are loaded only when the settings use them.
 import socket
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from pelton.core.broker.event_loop import EventLoop
 from pelton.core.broker.session import Sessions
 from pelton.server.clients.clients import Clients
@@ -61,8 +63,7 @@ class Acceptors:
             from pelton.server.transports.websocket.acceptor import WebSocketAcceptor
         except ModuleNotFoundError as problem:
             raise StartError(
-                f"WebSockets need the Python package {problem.name}; "
-                "install it with: pip install 'pelton[server]'"
+                f"WebSockets need the package {problem.name}: pip install {problem.name}"
             ) from None
         event_loop = self._parts[0]
         acceptor = WebSocketAcceptor(*self._parts)
@@ -135,7 +136,7 @@ class Acceptors:
             return None
         from pelton.server.transports.tls import server_context
 
-        self._monitoring = server_context(tls.with_changes(verify=False))
+        self._monitoring = server_context(replace(tls, verify=False))
         return self._monitoring
 
     def use(self, contexts: "list[ssl.SSLContext | None]") -> None:

@@ -13,10 +13,12 @@ Does not depend on the kind of table.
 from __future__ import annotations
 
 import uuid
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
@@ -24,7 +26,7 @@ from pelton.spark.tables.places import TableError
 from pelton.spark.unfit import unfit_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pelton.spark.tables.aside_options import AsideOptions
 
@@ -38,11 +40,19 @@ class RowUnfit(Exception):
 class Aside:
     """The rows of one task that the table cannot hold."""
 
-    def __init__(self, options: AsideOptions, writer: str, epoch: int, partition: int) -> None:
-        """Writes nothing yet."""
+    def __init__(
+        self,
+        options: AsideOptions,
+        writer: str,
+        epoch: int,
+        partition: int,
+        required: Sequence[str] = (),
+    ) -> None:
+        """Writes nothing yet. A null in a column of ``required`` does not fit."""
         self.count = 0
         """The number of rows that went aside."""
         self._options = options
+        self._required = required
         self._task = (writer, epoch, partition)
         self._rows = 0
         self._file: pq.ParquetWriter | None = None
@@ -55,6 +65,9 @@ class Aside:
         """
         for batch in batches:
             unfit = unfit_rows(batch)
+            for name in self._required:
+                for row in pc.indices_nonzero(pc.is_null(batch.column(name))).to_pylist():
+                    unfit.setdefault(row, f"column {name} is null")
             if unfit:
                 self._add(batch, unfit)
                 kept = [row not in unfit for row in range(batch.num_rows)]
@@ -115,12 +128,22 @@ class Aside:
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error) from error
 
+    def warn(self, *, stacklevel: int) -> None:
+        """Warn of the rows that went aside, if there are some."""
+        if self.count:
+            warnings.warn(aside_text(self.count, self._options), stacklevel=stacklevel + 1)
+
     def _path(self) -> Path:
         writer, epoch, partition = self._task
         return Path(self._options.error_path or "") / f"{writer}-{epoch}-{partition}.parquet"
 
     def _failure(self, error: Exception) -> TableError:
         return TableError(f"cannot write the side output {self._path()}: {error}")
+
+
+def aside_text(count: int, options: AsideOptions) -> str:
+    """The warning about rows that went aside."""
+    return f"{count} rows could not be written into the table; they are in {options.error_path}"
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 
 from pelton.spark.filling import repeated_until
 from pelton.spark.holding import FAIL
-from pelton.spark.tables.aside import Aside, RowUnfit
+from pelton.spark.tables.aside import Aside, RowUnfit, aside_text
 from pelton.spark.tables.aside_options import FAILING, AsideOptions
 from pelton.spark.tables.behind import Watched
 from pelton.spark.tables.marks import Mark
@@ -150,11 +150,7 @@ class FileWriter(Generic[F]):
                 raise TableError(each.error)
         rows = sum(each.rows_aside for each in found)
         if rows:
-            warnings.warn(
-                f"{rows} rows could not be written into the table; they are in"
-                f" {self.aside.error_path}",
-                stacklevel=2,
-            )
+            warnings.warn(aside_text(rows, self.aside), stacklevel=2)
         return found
 
 

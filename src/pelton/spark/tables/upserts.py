@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from pelton.spark.filling import repeated_until
 from pelton.spark.holding import FAIL, memory_of
 from pelton.spark.tables.aside import Aside, RowUnfit
-from pelton.spark.tables.aside_options import AsideOptions
+from pelton.spark.tables.aside_options import SIDE, AsideOptions
 from pelton.spark.tables.behind import Watched
 from pelton.spark.tables.commits import HERE, Write, batch_of, last_of
 from pelton.spark.tables.fitting import fits
@@ -75,10 +76,11 @@ def upsert(
     later batch inserts the key again. ``merge_schema`` adds columns that the table lacks. ``query_id`` is
     that of the query that runs the batch, unless given. ``if_behind="begin"`` goes on with a table that
     is gone or holds less than before; ``if_behind="fill"`` puts the query back to the table's last batch,
-    and ends it. A row with a text that is not UTF-8, or a date outside the years 1 to 9999, fails the
-    batch; with ``on_row_error="side"`` it goes to the folder ``error_path``.
+    and ends it. A row with a text that is not UTF-8, a date outside the years 1 to 9999, or a null as
+    key or sequence fails the batch; with ``on_row_error="side"`` it goes to the folder ``error_path``, and
+    a warning says how many rows went there.
 
-    Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
+    Raises :class:`TableError`: the table is behind its query, a row fails the batch, the columns
     don't fit, another driver runs the same query, or the store fails.
     """
 
@@ -86,7 +88,8 @@ def upsert(
         if name not in rows.columns:
             raise TableError(f"upsert needs the column {name}; there are {', '.join(rows.columns)}")
     aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
-    found = _newest(rows, keys, sequence, delete_when)
+    required = (*keys, sequence) if aside.on_row_error == SIDE else ()
+    found = _newest(rows, keys, sequence, delete_when, required)
     where = place(path, storage)
     mark = _mark(rows, batch_id, query_id)
     checkpoint = checkpoint_of(rows)
@@ -96,7 +99,8 @@ def upsert(
     if each:
         watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
     with _adaptive(rows.sparkSession):
-        newest_rows = _without_unfit(found.toArrow(), Aside(aside, mark.name, mark.number, 0))
+        side = Aside(aside, mark.name, mark.number, 0, required)
+        newest_rows = _without_unfit(found.toArrow(), side)
     done = merge(
         newest_rows,
         where,
@@ -108,17 +112,27 @@ def upsert(
         each=each,
     )
     watched.taken(mark, rows=newest_rows.num_rows > 0)
+    side.warn(stacklevel=3)
     return done
 
 
 def _newest(
-    rows: DataFrame, keys: Sequence[str], sequence: str, delete_when: str | None
+    rows: DataFrame,
+    keys: Sequence[str],
+    sequence: str,
+    delete_when: str | None,
+    required: Sequence[str],
 ) -> DataFrame:
-    """The newest row of each key, and with it all rows of the key that do not fit."""
+    """The newest row of each key, and with it all rows of the key that do not fit, such as those with
+    a null in a column of ``required``.
+    """
     from pyspark.sql import functions as F  # noqa: N812  the customary name
 
     order, whole = _column(sequence), F.struct(*map(_column, rows.columns))
     good = fits(rows)
+    there = reduce(and_, (_column(name).isNotNull() for name in required)) if required else None
+    if there is not None:
+        good = there if good is None else good & there
     if good is None:
         unfit = F.lit(None)
         nulls = F.count("*") != F.count(order)
