@@ -93,23 +93,18 @@ lint: $(VENV)/.with-test ## ruff: rules and format; actionlint and zizmor: workf
 types: $(VENV)/.with-test ## mypy, strict
 	@$(BIN)/mypy
 
-<<<<<<< HEAD
-wheel: $(VENV)/.ready $(VENV)/.with-wheel ## build this machine's wheel and the one without compiled modules into dist/
-	@mkdir -p build && rm -rf build/wheel
-	@PELTON_CORE=required $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
-	@PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	@ls -l dist/*.whl
-=======
 docs: $(VENV)/.with-test build/.core ## the site, strictly, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "the site is in build/site"
 
 docs-serve: $(VENV)/.with-test build/.core ## the site at http://127.0.0.1:8000 while pages change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
-wheel: $(VENV)/.ready ## build a wheel into dist/
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
->>>>>>> main
+wheel: $(VENV)/.ready $(VENV)/.with-wheel ## build this machine's wheel and the one without compiled modules into dist/
+	@mkdir -p build && rm -rf build/wheel
+	@PELTON_CORE=required $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
+	@PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls -l dist/*.whl
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
