@@ -130,6 +130,19 @@ def test_messages_that_leave_while_they_are_out(client):
     scene.info()
 
 
+def test_ack_all_of_a_message_that_left(client):
+    scene = Scene(client)
+    scene.fill(5)
+    scene.consumer(ack_policy="all")
+    scene.pull(5)
+    for seq in (2, 3):
+        scene.ok(f"STREAM.MSG.DELETE.{scene.name}", {"seq": seq})
+    client.answer(0, "", "in.z")
+    # no info here: to nats-server the deletion was an ack of the first message too
+    client.answer(2, "", "in.z")
+    scene.info()
+
+
 def test_messages_that_age_while_they_are_out(client):
     scene = Scene(client, max_age=second(0.6), duplicate_window=second(0.5))
     scene.fill(1)

@@ -181,6 +181,28 @@ def test_flow_control_that_is_the_ack_is_asked_for_at_max_ack_pending(house: Hou
     assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 2
 
 
+@pytest.mark.parametrize("purged", [False, True])
+def test_a_flow_control_answer_acknowledges_no_more_than_was_delivered(
+    house: House, *, purged: bool
+) -> None:
+    house.consumer(
+        "c",
+        deliver_subject="_I.push",
+        ack_policy="flow_control",
+        flow_control=True,
+        idle_heartbeat=SECOND,
+        max_ack_pending=1,
+    )
+    house.client.send("PUB s.x 1\r\nm\r\n")
+    request = house.client.events()[-1]
+    if purged:
+        house.ok("STREAM.PURGE.S")
+    block = b"NATS/1.0\r\nNats-Last-Consumer: 90\r\nNats-Last-Stream: 90\r\n\r\n"
+    head = f"HPUB {request[3]} {len(block)} {len(block)}\r\n".encode()
+    house.client.send(head + block + b"\r\n")
+    assert floor(house) == (1, 1)
+
+
 def test_new_filters_take_messages_that_the_old_ones_passed_over(house: House) -> None:
     """Those behind the last delivered message."""
     wide = {"ack_policy": "explicit", "ack_wait": 600 * SECOND}

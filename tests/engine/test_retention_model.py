@@ -206,11 +206,18 @@ class Retention(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), which=st.integers(0, 4))
     def answer_late(self, name: str, which: int) -> None:
         reader = self.readers.get(name)
-        if reader is None or not reader.spent or reader.policy != "explicit":
+        if reader is None or not reader.spent or reader.policy == "none":
             return
         seq = sorted(reader.spent)[which % len(reader.spent)]
-        self.house.send(reader.spent.pop(seq), b"+ACK")
-        self.settle(seq)
+        self.house.send(reader.spent[seq], b"+ACK")
+        done = [seq]
+        if reader.policy == "all":
+            done = [one for one in (*reader.pending, *reader.spent) if one <= seq]
+        for one in done:
+            reader.pending.pop(one, None)
+            reader.spent.pop(one, None)
+        for one in done:
+            self.settle(one)
 
     @rule(name=st.sampled_from(NAMES), filters=st.sampled_from(FILTERS))
     def refilter(self, name: str, filters: list[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pelton.core.base.disk import Disk, PyDisk
 from pelton.core.consumer.ack_journal import AckJournal
+from pelton.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT
 from pelton.engine.files.consumer_states import ConsumerStates
 from pelton.testing.simulated_disk import SimDisk
 from tests.core.streams import Site
@@ -131,6 +132,19 @@ def test_what_was_confirmed_is_read_back_whatever_is_torn(seed: int) -> None:
     assert max(confirmed, default=0) <= delivered_upto
     # what was handed out up to there and not acknowledged is pending
     assert {seq for seq in open_ if seq <= delivered_upto} == set(found.pending)
+
+
+@pytest.mark.parametrize("policy", [ACK_ALL, ACK_EXPLICIT])
+def test_a_confirmed_ack_of_a_message_that_was_given_up_is_read_back(policy: int) -> None:
+    bench = Bench(SimDisk(), ack_policy=policy, max_deliver=1, ack_wait_ns=1)
+    (message,) = bench.pull(1)
+    bench.site.after(1)
+    bench.journal.save([bench.consumer])
+    assert [seq for seq, _ in bench.consumer.given_up()] == [1]
+    assert bench.confirm(message)
+    assert bench.consumer.given_up() == []
+    bench.consumer.restore(read(bench.disk).packed())
+    assert bench.consumer.given_up() == []
 
 
 def test_a_missing_record_leaves_a_gap_that_is_told() -> None:

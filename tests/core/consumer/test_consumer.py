@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pelton.core.consumer.consumer import ACK_ALL, ACK_NONE
+from pelton.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE
 from pelton.core.stream.stream import SYNC_ALWAYS
 from tests.core.streams import Site, block, filled, statuses
 
@@ -313,6 +313,56 @@ def test_ack_all_clears_what_is_below() -> None:
     site.ack(heard[1], b"", "in.done")  # below the floor: answered
     assert len(site.heard()) == 1
     assert consumer.state().floor_stream_seq == 3
+
+
+def test_ack_all_of_a_removed_message_moves_the_floor() -> None:
+    site, consumer = filled(5, ack_policy=ACK_ALL)
+    site.pull("5")
+    heard = site.heard()
+    for seq in (2, 3):
+        site.stream.delete_message(seq, False)
+    site.ack(heard[0])
+    site.ack(heard[2], b"", "in.done")
+    assert len(site.heard()) == 1
+    state = consumer.state()
+    assert (state.floor_consumer_seq, state.floor_stream_seq, state.num_ack_pending) == (3, 3, 2)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_late_ack_all_of_a_removed_message_settles_nothing_since_a_reset(before: int) -> None:
+    site, consumer = filled(5, ack_policy=ACK_ALL)
+    site.pull("5")
+    late = site.heard()[2]
+    site.stream.delete_message(3, False)
+    consumer.reset(1)
+    site.pull("5")
+    heard = site.heard()
+    for message in heard[1 : 1 + before]:
+        site.ack(message)
+    site.ack(late)  # its consumer sequence is now that of the next message
+    site.reactor.settle()
+    state = consumer.state()
+    assert (state.floor_consumer_seq, state.floor_stream_seq, state.num_ack_pending) == (2, 3, 2)
+    site.ack(heard[2])
+    site.reactor.settle()
+    state = consumer.state()
+    assert (state.floor_consumer_seq, state.floor_stream_seq, state.num_ack_pending) == (3, 4, 1)
+
+
+@pytest.mark.parametrize("policy", [ACK_ALL, ACK_EXPLICIT])
+def test_a_late_ack_settles_what_was_given_up(policy: int) -> None:
+    site, consumer = filled(4, ack_policy=policy, max_deliver=1, ack_wait_ns=SECOND)
+    site.pull("4")
+    heard = site.heard()
+    site.after(SECOND)
+    assert [seq for seq, _ in consumer.given_up()] == [1, 2, 3, 4]
+    site.ack(heard[1], b"", "in.done")
+    assert len(site.heard()) == 1
+    left = [3, 4] if policy == ACK_ALL else [1, 3, 4]
+    assert [seq for seq, _ in consumer.given_up()] == left
+    site.ack(heard[3])
+    site.reactor.settle()
+    assert [seq for seq, _ in consumer.given_up()] == ([] if policy == ACK_ALL else [1, 3])
 
 
 def test_ack_none_has_nothing_to_acknowledge() -> None:

@@ -487,12 +487,18 @@ cdef class Delivery:
         cdef list done = self.pending.upto(seq) if self.stream.retention is not None else None
         cdef Pending* e = self.pending.find(seq)
         cdef uint64_t only = e.cseq if e != NULL and e.deliveries == 1 else cseq       # the consumer sequence of its only delivery
-        if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.cursor.passed) == 0:
+        cdef uint64_t before = self.pending.floor_cseq
+        if cseq <= before:
+            return 1
+        if (self.pending.remove_upto(seq, self.delivered, self.cursor.passed) == 0 and seq <= self.pending.floor_seq
+                and self.spent is None):
             return 1
         # A reset begins the consumer sequences again, and a late ack from before it may have a higher one. As the floor that would
         # settle deliveries since the reset that are not acknowledged, and their acks would have no effect.
+        if e == NULL and self.pending.live:              # its message was removed, or has reached max_deliver
+            only = max(before, self.pending.first().cseq - 1)
         self.pending.set_floor(min(only, cseq) if cseq <= self.delivered else self.pending.floor_cseq,
-                               seq if self.pending.live else self.pending.floor_seq)
+                               max(min(seq, self.cursor.passed), self.pending.floor_seq))
         if self.spent is not None:
             if done is not None:
                 done.extend([one for one in self.spent if one <= seq])

@@ -96,7 +96,9 @@ class SavedState(msgspec.Struct):
         for seq in acked:
             self.pending.pop(seq, None)
         self.numbers = numbers
-        self.starts = []  # the journal writes such a record only when no start is left
+        # The journal writes such a record only when no start is left, and no message that reached
+        # max_deliver.
+        self.starts, self.rest = [], []
         self.pending = {
             seq: entry for seq, entry in self.pending.items() if floor_seq < seq <= passed
         }
