@@ -287,7 +287,7 @@ def test_what_is_loaded() -> None:
     help_text = "from pelton.cli.__main__ import main; main(['serve', '--help'])"
     modules = loaded(help_text)
     assert {name.partition(".")[0] for name in modules if name in sys.modules} >= {"pelton"}
-    strange = {"pyspark", "click", "rich", "asyncio", "msgspec", "pelton.engine", "pelton.client"}
+    strange = {"pyspark", "click", "rich", "asyncio", "pelton.engine", "pelton.client"}
     assert not modules & strange
     assert not {name for name in modules if name.startswith(("pelton.spark", "pelton.server.app"))}
 

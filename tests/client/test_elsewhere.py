@@ -41,7 +41,7 @@ def test_client_and_commands_need_nothing_of_linux(server: ServerProcess, pure: 
     "words",
     [
         ["pelton.server"],
-        ["pelton.cli", "server"],
+        ["pelton.cli", "serve"],
         ["pelton.cli", "bench", "pub", "a"],
         ["pelton.cli", "store", "check", "."],
         ["pelton.cli", "stream", "ls", "--store", "."],

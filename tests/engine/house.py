@@ -8,7 +8,8 @@ from typing import Any
 from pelton.api.calls import AccountLimits
 from pelton.core.base.clock import Clock
 from pelton.core.base.disk import Disk
-from pelton.engine import Engine, Settings
+from pelton.engine.base.settings import Settings
+from pelton.engine.engine import Engine
 from pelton.vault import Vault
 from tests.core.wires import Server
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from pelton.core.base.disk import Disk
-from pelton.engine import Engine
-from pelton.engine import Settings as EngineSettings
+from pelton.engine.base.settings import Settings as EngineSettings
+from pelton.engine.engine import Engine
 from pelton.server.identity import Greeting
 from pelton.server.monitor import PATHS, ServerState, answer
 from pelton.server.monitor.encoding import to_json, uptime

@@ -18,7 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pelton.core.base.disk import PyDisk
-from pelton.engine import Engine, Settings
+from pelton.engine.base.settings import Settings
+from pelton.engine.engine import Engine
 from pelton.testing.simulated_disk import Handle, PowerCut, SimDisk
 from pelton.vault import Vault
 from tests.core.wires import Client as Wire

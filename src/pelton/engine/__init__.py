@@ -15,11 +15,7 @@
 A room imports only rooms below it.
 
 Plain Python, synchronous, run to completion. Time comes from the reactor, disk from a `Disk`,
-randomness from a seeded source. A server has one `Engine`; `Settings` holds the identity and the
-policies of the server.
+randomness from a seeded source. A server has one `engine.Engine`; `base.settings.Settings` holds the
+identity and the policies of the server. `config` needs no server: plans of the command line use it,
+on any system.
 """
-
-from pelton.engine.base.settings import Settings
-from pelton.engine.engine import Engine
-
-__all__ = ["Engine", "Settings"]

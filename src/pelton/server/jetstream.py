@@ -26,10 +26,10 @@ from pelton.core.broker.reactor import Connection
 from pelton.core.broker.router import CallbackSink, Router
 from pelton.core.protocol.api_level import API_LEVEL
 from pelton.core.protocol.subjects import collide
-from pelton.engine import Engine
-from pelton.engine import Settings as EngineSettings
 from pelton.engine.account.account import JetStreamAccount
 from pelton.engine.base.settings import BatchLimits, ServerLimits
+from pelton.engine.base.settings import Settings as EngineSettings
+from pelton.engine.engine import Engine
 from pelton.nuid import Nuid
 from pelton.server.accounts.client_info import client_info
 from pelton.server.accounts.registry import Accounts, ServerAccount
