@@ -3,7 +3,7 @@
 import tempfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -92,7 +92,16 @@ def do(broker, js, steps):
             pass
 
 
+PURGED = [
+    ("create", "A", "file"),
+    ("publish", "A", 1),
+    ("consumer", "A", False),
+    ("purge", "A", None),
+]
+
+
 @given(before=STEPS, after=STEPS, again=STEPS)
+@example(before=PURGED, after=[], again=[])
 @settings(max_examples=30, deadline=None)
 def test_the_way_back_leads_to_what_was_seen(before, after, again):
     with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
