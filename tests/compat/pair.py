@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import select
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class RawClient:
             if found is not None:
                 continue
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+            if left <= 0 or not readable([self._socket], left):
                 return None
             got = self._socket.recv(1 << 16)
             if not got:

@@ -7,7 +7,6 @@ have to be the same.
 
 import contextlib
 import json
-import select
 import signal
 import socket
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers import ServerProcess, available_servers, running_server
+from tests.readable import readable
 
 pytestmark = pytest.mark.peer
 
@@ -262,7 +262,7 @@ def outcome(port: int, said: Dialogue, late_s: float = 0.03) -> bytes:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             done = got.endswith(b"PONG\r\n")
-            if not select.select([talk], [], [], late_s if done else QUIET_S)[0]:
+            if not readable([talk], late_s if done else QUIET_S):
                 break
             try:
                 data = talk.recv(65536)

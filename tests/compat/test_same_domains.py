@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import select
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.compat.pair import Judges, Pair, RawClient, both, comparable
 from tests.compat.scene import NEEDS_BOTH
+from tests.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ def test_calls_of_the_system_account(pair: Pair) -> None:
                 deadline = min(deadline, time.monotonic() + 0.5)
             elif found is not None:
                 answers[replies[found[0]]] = comparable(found[1])
-            elif select.select([client._socket], [], [], 0.1)[0]:
+            elif readable([client._socket], 0.1):
                 client._lines += client._socket.recv(1 << 16)
         seen.append(answers)
         client.close()
@@ -200,7 +200,7 @@ def test_advisories_in_the_system_account(pair: Pair, judges: Judges) -> None:
                 event = json.loads(found[1])
                 event.pop("id"), event.pop("timestamp")
                 events.append((found[0], [*event], event))
-            elif found is None and select.select([ear._socket], [], [], 0.1)[0]:
+            elif found is None and readable([ear._socket], 0.1):
                 ear._lines += ear._socket.recv(1 << 16)
         seen.append(events)
         ear.close()

@@ -13,10 +13,11 @@ import base64
 import contextlib
 import json
 import re
-import select
 import socket
 import time
 from typing import TYPE_CHECKING, Any
+
+from tests.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ class Twin:
 
     def read(self, wait_s: float) -> bool:
         """Take what comes within so many seconds; whether anything came."""
-        if self.closed or not select.select([self.socket], [], [], wait_s)[0]:
+        if self.closed or not readable([self.socket], wait_s):
             return False
         try:
             got = self.socket.recv(1 << 20)
@@ -286,7 +287,7 @@ class Twins:
     def _read(self) -> bool:
         """Take what comes next from any of both; whether anything came soon."""
         twins = [twin for twin in (self.ours, self.theirs) if not twin.closed]
-        select.select([twin.socket for twin in twins], [], [], SETTLED_S)
+        readable([twin.socket for twin in twins], SETTLED_S)
         came = [twin.read(0) for twin in twins]
         return any(came)
 

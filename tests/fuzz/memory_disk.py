@@ -13,6 +13,8 @@ class MemoryDisk:
         self.next_handle = 3
 
     def open(self, path: str, create: bool) -> int:
+        if path in self.folders:
+            raise IsADirectoryError(errno.EISDIR, "a folder", path)
         if path not in self.files:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -81,6 +83,13 @@ class MemoryDisk:
 
     def sync_dir(self, path: str) -> None:
         pass
+
+    def open_folder(self, path: str) -> int:
+        if path not in self.folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        self.next_handle += 1
+        self.handles[self.next_handle] = bytearray()
+        return self.next_handle
 
     def copy(self) -> dict[str, bytes]:
         """What is in its files."""

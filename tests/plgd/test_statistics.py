@@ -75,7 +75,8 @@ def check(tables: Tables, messages: pa.Table) -> None:
         found = tables.lake.dataset(name).to_table(columns=columns).to_pylist()
         assert sorted(map(repr, found)) == sorted(map(repr, memory.rows(name))), name
     rows = memory.rows("events")
-    device, version = rows[0]["device_id"], rows[-1]["version"]
+    device = next(row["device_id"] for row in rows if row["device_id"])
+    version = rows[-1]["version"]
     seq = sorted(row["seq"] for row in rows)[len(rows) // 2]
     wanted = [
         sum(row["device_id"] == device for row in rows),

@@ -46,7 +46,6 @@ def show(place, name):
     setattr(place, name, shown)
 
 show(app.Server, "_build")
-show(app, "_load_for_connect")
 show(app.Server, "_load")
 show(app.Server, "_listen")
 show(app.Server, "write_files")
@@ -69,7 +68,6 @@ def steps(*arguments: str) -> list[str]:
 def test_a_plain_server_listens_when_it_can_greet_and_monitors_when_it_can_answer() -> None:
     assert steps("-m", "-1") == [
         "_build 0",
-        "_load_for_connect 1",
         "_load 1",
         "_listen 1",
         "write_files 2",
@@ -84,7 +82,6 @@ def test_one_with_more_ways_in_opens_them_all_together(tmp_path: Path) -> None:
     )
     assert steps("-c", str(config)) == [
         "_build 0",
-        "_load_for_connect 0",
         "_load 0",
         "_listen 0",
         "write_files 4",
