@@ -325,6 +325,21 @@ def test_commands_wait_until_they_expire_and_hidden_ones_are_shown_when_asked(
     run(body())
 
 
+def test_a_refusal_is_told_also_while_the_request_is_written(fleet: Fleet) -> None:
+    """gRPC loses the status of some such calls: one of 300 here, beside other work."""
+
+    async def body() -> None:
+        async with (
+            serving(fleet.path) as server,
+            GatewayClient(f"127.0.0.1:{server.port}", "") as gateway,
+        ):
+            for _ in range(100):
+                with pytest.raises(GatewayError, match="bearer TOKEN is missing"):
+                    await all_of(gateway.subscribe())
+
+    run(body())
+
+
 @pytest.mark.parametrize(
     ("token", "text"),
     [

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 TIMEOUT_S = 600.0
+# gRPC says this in place of the gateway's refusal when that comes while the request is written: ask again.
+STATUS_LOST = "Internal error from Core"
+REFUSALS_LOST_MAX = 10
 OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", 30_000),  # a peer that is gone is noticed in the middle of an answer
@@ -221,18 +224,24 @@ class GatewayClient(Calls):
         or its bus is away: nothing here is kept.
         """
         request = pb.SubscribeToEvents(create_subscription=create or {}, correlation_id="1")
-        call = self.stubs["SubscribeToEvents"](metadata=self.metadata())
-        try:
-            await call.write(request)
-            async for answer in call:
-                status = answer.operation_processed.error_status
-                if answer.WhichOneof("type") == "operation_processed" and status.code:
-                    raise GatewayError("INVALID_ARGUMENT", status.message)
-                yield answer
-        except grpc.RpcError as error:
-            raise error_of(error) from error
-        finally:
-            call.cancel()
+        for left in reversed(range(REFUSALS_LOST_MAX)):
+            call = self.stubs["SubscribeToEvents"](metadata=self.metadata())
+            answered = False
+            try:
+                await call.write(request)
+                async for answer in call:
+                    answered = True
+                    status = answer.operation_processed.error_status
+                    if answer.WhichOneof("type") == "operation_processed" and status.code:
+                        raise GatewayError("INVALID_ARGUMENT", status.message)
+                    yield answer
+            except grpc.RpcError as error:
+                if answered or not left or error.details() != STATUS_LOST:
+                    raise error_of(error) from error
+            else:
+                return
+            finally:
+                call.cancel()
 
 
 class BlockingGatewayClient(Calls):
