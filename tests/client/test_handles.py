@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,15 @@ def test_blocking_handles_end_with_their_block(nc: BlockingClient, unique: str) 
         next(handle.messages())
 
 
+def wait_for_the_inbox_alone(nc: BlockingClient) -> None:
+    """Only the inbox of all requests is left; a subscription that ends waits for its last messages."""
+    deadline = time.monotonic() + 30
+    while len(nc._connection.interests) > 1:
+        assert time.monotonic() < deadline, nc._connection.interests
+        nc.flush()
+    assert len(nc._connection.interests) == 1
+
+
 def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
     nc: BlockingClient, unique: str
 ) -> None:
@@ -56,8 +66,7 @@ def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
         (message,) = js.pull(unique, "c").fetch(1)
         message.ack_sync()  # works without the handle
     gc.collect()
-    nc.flush()
-    assert len(nc._connection.interests) == 1  # the inbox of all requests
+    wait_for_the_inbox_alone(nc)
     messages = js.pull(unique, "c").messages()
     gc.collect()
     js.publish(f"{unique}.a", b"more")
@@ -65,8 +74,7 @@ def test_a_blocking_handle_that_nobody_has_any_more_gives_its_subscription_back(
     messages.close()  # type: ignore[attr-defined]  # it is a generator
     del messages
     gc.collect()
-    nc.flush()
-    assert len(nc._connection.interests) == 1
+    wait_for_the_inbox_alone(nc)
 
 
 def test_a_handle_that_was_given_up_and_that_nobody_has_any_more_ends(
