@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := $(wildcard src/pelton/core/*/*.pyx src/pelton/core/*/*.pxd src/pelton/core/*.pxd) src/pelton/core/libraries.py
+CORE := $(wildcard src/pelton/core/*/*.pyx src/pelton/core/*/*.pxd src/pelton/core/*.pyx src/pelton/core/*.pxd) src/pelton/core/libraries.py src/pelton/core/libraries.py
 # The servers that tests and benchmarks compare with: the newest (from PyPI, with the extra "test"), and an older one (Debian's).
 PEER := $(VENV)/bin/nats-server
 OLDER := $(VENV)/peer/usr/sbin/nats-server
