@@ -22,7 +22,7 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
+.PHONY: help setup prepared run check test test-all test-plain test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -57,6 +57,9 @@ test: ## the test suite, long families in part; a few that fail run once more (A
 
 test-all: export PELTON_FULL = 1
 test-all: test ## the test suite at its full length: every way, every byte, many kills (hours)
+
+test-plain: setup $(VENV)/.peer ## the client's suite with the compiled modules hidden, beside nats-server
+	@$(PEERS) PELTON_PURE=1 PELTON_TEST_SERVERS=nats-server $(BIN)/python -m pytest -q $(CORES) tests/client $(ARGS)
 
 test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
 	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)

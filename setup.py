@@ -6,7 +6,7 @@ Linux only the portable library is built.
 Without a compiler, and with PELTON_PURE=1, nothing is compiled, and clients use the twins in `pelton.core.plain`.
 
 PELTON_DEBUG=1 builds with bounds checks and debug symbols; PELTON_SANITIZE=1 adds AddressSanitizer; PELTON_BUILD_JOBS
-is how many modules are compiled at once (all processors unless set); PELTON_CFLAGS are further options for the compiler.
+is how many modules are compiled at once (all processors unless set); PELTON_CFLAGS has more options for the compiler.
 PELTON_CORE=built says that the libraries lie in src already: an editable install would compile all of them once more.
 PELTON_CORE=required makes a build without them fail, as it does with --inplace.
 """
