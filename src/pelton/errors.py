@@ -5,67 +5,67 @@
     PeltonError
     ├── ConnectError                no server could be reached, or every server refused
     │   └── AuthenticationError     a server refused the credentials
-    ├── ConnectionClosed            the client was closed; no call on it works any more
-    │   └── ConnectionLost          the connection broke while an answer was outstanding
-    ├── Timeout                     no answer in time (also a builtin TimeoutError)
-    ├── NoResponders                no subscription for the subject of a request
-    ├── SlowConsumer                a subscription dropped messages because it was read too slowly
-    ├── ClientInUse                 another thread uses this handle (also a RuntimeError)
+    ├── ConnectionClosedError            the client was closed; no call on it works any more
+    │   └── ConnectionLostError          the connection broke while an answer was outstanding
+    ├── PeltonTimeoutError                     no answer in time (also a builtin TimeoutError)
+    ├── NoRespondersError                no subscription for the subject of a request
+    ├── SlowConsumerError                a subscription dropped messages because it was read too slowly
+    ├── ClientInUseError                 another thread uses this handle (also a RuntimeError)
     ├── DirectGetError              a direct get of stored messages was refused; ``status``
     ├── ContextError                a context of the nats command can't be used (also a ValueError)
-    ├── ConsumerBusy                an ordered consumer runs another operation (also a RuntimeError)
-    ├── CallbackFailed              the callback of a subscription raised ``__cause__``
-    ├── OutputFull                  too much output waits for a reconnect
+    ├── ConsumerBusyError                an ordered consumer runs another operation (also a RuntimeError)
+    ├── CallbackFailedError              the callback of a subscription raised ``__cause__``
+    ├── OutputFullError                  too much output waits for a reconnect
     ├── ProtocolError               the peer sent bytes that are not the protocol
     ├── ServerError                 the server answered -ERR; ``text`` is its message
-    │   └── PermissionsViolation    ... because the user may not publish or subscribe there
-    ├── InvalidSubject              a subject that cannot be sent (also a builtin ValueError)
-    ├── PayloadTooLarge             headers and payload exceed the limit (also a ValueError)
-    ├── NotJetStreamMessage         the message was not delivered by a consumer (also a ValueError)
+    │   └── PermissionsViolationError    ... because the user may not publish or subscribe there
+    ├── InvalidSubjectError              a subject that cannot be sent (also a builtin ValueError)
+    ├── PayloadTooLargeError             headers and payload exceed the limit (also a ValueError)
+    ├── NotJetStreamMessageError         the message was not delivered by a consumer (also a ValueError)
     ├── PullError                   a pull request ended with a status that is an error
-    │   └── ConsumerDeleted         ... because its consumer was deleted
-    ├── PublishFailed               some messages of a publisher were not acknowledged
-    ├── ObjectNotFound              an object store has no object of that name
-    ├── ObjectExists                a link or a new name would hide another object
-    ├── ObjectDamaged               an object's chunks are not what its digest says
-    ├── ObjectReplaced              an object was replaced or deleted while it was read
-    ├── LinkNotFollowed             a link leads to a bucket, or to another link
+    │   └── ConsumerDeletedError         ... because its consumer was deleted
+    ├── PublishFailedError               some messages of a publisher were not acknowledged
+    ├── ObjectNotFoundError              an object store has no object of that name
+    ├── ObjectExistsError                a link or a new name would hide another object
+    ├── ObjectDamagedError               an object's chunks are not what its digest says
+    ├── ObjectReplacedError              an object was replaced or deleted while it was read
+    ├── LinkNotFollowedError             a link leads to a bucket, or to another link
     ├── ServiceError                a service answered with an error: ``code``, ``description``
-    ├── BatchEnded                  a fast batch ended before all of its messages were stored
-    ├── BucketNotFound              there is no bucket of that name
-    ├── BucketExists                a bucket of that name exists with another configuration
-    ├── BucketReplaced              the bucket was deleted and created again while it was watched
-    ├── BadBucket                   the stream of that name is no bucket
-    ├── InvalidBucketName           a name that no bucket may have (also a ValueError)
-    ├── InvalidKey                  a key that no bucket can hold (also a ValueError)
-    ├── InvalidValue                a value that the bucket's codec refuses (also a ValueError)
-    ├── NoValue                     the entry of a deleted key was asked for a value
+    ├── BatchEndedError                  a fast batch ended before all of its messages were stored
+    ├── BucketNotFoundError              there is no bucket of that name
+    ├── BucketExistsError                a bucket of that name exists with another configuration
+    ├── BucketReplacedError              the bucket was deleted and created again while it was watched
+    ├── BadBucketError                   the stream of that name is no bucket
+    ├── InvalidBucketNameError           a name that no bucket may have (also a ValueError)
+    ├── InvalidKeyError                  a key that no bucket can hold (also a ValueError)
+    ├── InvalidValueError                a value that the bucket's codec refuses (also a ValueError)
+    ├── NoValueError                     the entry of a deleted key was asked for a value
     ├── GroupError                  about a consumer group: ``stream``, ``group``
-    │   ├── GroupNotFound           the stream has no consumer group of that name
-    │   ├── GroupExists             a group of that name exists with another configuration
-    │   └── GroupChanged            the configuration of a group changed as it never may
-    ├── NotEnabled                  the bucket or the server does not have the feature
+    │   ├── GroupNotFoundError           the stream has no consumer group of that name
+    │   ├── GroupExistsError             a group of that name exists with another configuration
+    │   └── GroupChangedError            the configuration of a group changed as it never may
+    ├── NotEnabledError                  the bucket or the server does not have the feature
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
-        ├── StreamNotFound              10059
-        ├── ConsumerNotFound            10014
-        ├── MessageNotFound             10037
-        ├── StreamExists                10058
-        ├── WrongLastSequence           10071 and 10164, an expectation of the publisher does not hold
-        │   └── RevisionConflict            ... because a key has another revision than expected
-        │       └── KeyExists               ... because the key of a create exists
-        ├── ConsumerExists              10013, 10148
-        ├── InvalidStreamConfig         10052
-        ├── JetStreamDisabled           10039, 10076
-        ├── JetStreamUnavailable        10008, 10009
-        ├── MaximumConsumers            10026
-        ├── MaximumStreams              10027
-        ├── MessageTooLarge             10054
-        ├── NotClustered                10010
-        ├── ResourcesExceeded           10002, 10023, 10028, 10047
-        ├── StreamSealed                10109
-        ├── SubjectsOverlap             10065
-        ├── WrongLastMessageId          10070
-        ├── WrongStream                 10060
+        ├── StreamNotFoundError              10059
+        ├── ConsumerNotFoundError            10014
+        ├── MessageNotFoundError             10037
+        ├── StreamExistsError                10058
+        ├── WrongLastSequenceError           10071 and 10164, an expectation of the publisher does not hold
+        │   └── RevisionConflictError            ... because a key has another revision than expected
+        │       └── KeyExistsError               ... because the key of a create exists
+        ├── ConsumerExistsError              10013, 10148
+        ├── InvalidStreamConfigError         10052
+        ├── JetStreamDisabledError           10039, 10076
+        ├── JetStreamUnavailableError        10008, 10009
+        ├── MaximumConsumersError            10026
+        ├── MaximumStreamsError              10027
+        ├── MessageTooLargeError             10054
+        ├── NotClusteredError                10010
+        ├── ResourcesExceededError           10002, 10023, 10028, 10047
+        ├── StreamSealedError                10109
+        ├── SubjectsOverlapError             10065
+        ├── WrongLastMessageIdError          10070
+        ├── WrongStreamError                 10060
         └── one class for each other error code, in ``pelton.api.errors_generated``
 
 This module does not depend on connections.
@@ -97,7 +97,7 @@ class AuthenticationError(ConnectError):
     by_server = True
 
 
-class ConnectionClosed(PeltonError):
+class ConnectionClosedError(PeltonError):
     """The client was closed, by its owner or because no server could be reached again.
 
     ``subject`` is the subject of a subscription that ended with the client, else "".
@@ -109,15 +109,15 @@ class ConnectionClosed(PeltonError):
         self.subject = subject
 
 
-class ConnectionLost(ConnectionClosed):
+class ConnectionLostError(ConnectionClosedError):
     """The connection broke while an answer was outstanding; whether the server acted is unknown."""
 
 
-class Timeout(PeltonError, TimeoutError):
+class PeltonTimeoutError(PeltonError, TimeoutError):
     """No answer arrived in time."""
 
 
-class NoResponders(PeltonError):
+class NoRespondersError(PeltonError):
     """The subject of a request has no subscription."""
 
     def __init__(self, subject: str, why: str = "") -> None:
@@ -126,12 +126,12 @@ class NoResponders(PeltonError):
         self.subject = subject
         self.why = why
 
-    def __reduce__(self) -> tuple[type[NoResponders], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[NoRespondersError], tuple[str, str]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.subject, self.why)
 
 
-class SlowConsumer(PeltonError):
+class SlowConsumerError(PeltonError):
     """A subscription dropped ``dropped`` messages because its pending limits were reached."""
 
     def __init__(self, subject: str, dropped: int) -> None:
@@ -140,12 +140,12 @@ class SlowConsumer(PeltonError):
         self.subject = subject
         self.dropped = dropped
 
-    def __reduce__(self) -> tuple[type[SlowConsumer], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type[SlowConsumerError], tuple[str, int]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.subject, self.dropped)
 
 
-class ClientInUse(PeltonError, RuntimeError):
+class ClientInUseError(PeltonError, RuntimeError):
     """A handle for one thread was called during a call of another thread; nothing was sent."""
 
     def __init__(
@@ -161,11 +161,11 @@ class ContextError(PeltonError, ValueError):
     """A context of the ``nats`` command is missing, is not readable, or has what the client can't use."""
 
 
-class ConsumerBusy(PeltonError, RuntimeError):
+class ConsumerBusyError(PeltonError, RuntimeError):
     """An ordered consumer was given a second operation before the first one ended."""
 
 
-class CallbackFailed(PeltonError):
+class CallbackFailedError(PeltonError):
     """The callback of a subscription raised an exception.
 
     ``subject`` is the subscription's subject, ``message`` the callback's argument, ``__cause__``
@@ -179,7 +179,7 @@ class CallbackFailed(PeltonError):
         self.message = message
 
 
-class OutputFull(PeltonError):
+class OutputFullError(PeltonError):
     """Too much output waits for a reconnect; the message was not accepted."""
 
 
@@ -196,19 +196,19 @@ class ServerError(PeltonError):
         self.text = text
 
 
-class PermissionsViolation(ServerError):
+class PermissionsViolationError(ServerError):
     """The user may not publish or subscribe to a subject; the connection stays open."""
 
 
-class InvalidSubject(PeltonError, ValueError):
+class InvalidSubjectError(PeltonError, ValueError):
     """A subject that cannot be sent: an empty token, a blank, or a wildcard in a literal."""
 
 
-class PayloadTooLarge(PeltonError, ValueError):
+class PayloadTooLargeError(PeltonError, ValueError):
     """Headers and payload together exceed the limit of the server."""
 
 
-class NotJetStreamMessage(PeltonError, ValueError):
+class NotJetStreamMessageError(PeltonError, ValueError):
     """The message was not delivered by a consumer: its reply subject is not an ack subject."""
 
 
@@ -226,11 +226,11 @@ class PullError(PeltonError):
         return type(self), (self.status, self.description)
 
 
-class ConsumerDeleted(PullError):
+class ConsumerDeletedError(PullError):
     """A pull request ended because its consumer was deleted."""
 
 
-class PublishFailed(PeltonError):
+class PublishFailedError(PeltonError):
     """Some messages of a publisher were not acknowledged.
 
     ``failures`` has (subject, message id or "", error) for each, in the order of the failures.
@@ -244,7 +244,9 @@ class PublishFailed(PeltonError):
         )
         self.failures = list(failures)
 
-    def __reduce__(self) -> tuple[type[PublishFailed], tuple[list[tuple[str, str, Exception]]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[PublishFailedError], tuple[list[tuple[str, str, Exception]]]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.failures,)
 
@@ -266,7 +268,7 @@ class DirectGetError(PeltonError):
         return type(self), (self.status, self.description)
 
 
-class BatchEnded(PeltonError):
+class BatchEndedError(PeltonError):
     """A fast batch ended early: of ``sent`` messages the first ``count`` are stored.
 
     ``failures`` names the message that the stream refused, and the error; it is empty when messages
@@ -283,12 +285,12 @@ class BatchEnded(PeltonError):
         self.count = count
         self.failures = list(failures)
 
-    def __reduce__(self) -> tuple[type[BatchEnded], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[BatchEndedError], tuple[object, ...]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.sent, self.count, self.failures)
 
 
-class ObjectNotFound(PeltonError):
+class ObjectNotFoundError(PeltonError):
     """An object store has no object of that name, or it was deleted.
 
     ``bucket`` and ``name`` say which.
@@ -300,24 +302,24 @@ class ObjectNotFound(PeltonError):
         self.bucket = bucket
         self.name = name
 
-    def __reduce__(self) -> tuple[type[ObjectNotFound], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[ObjectNotFoundError], tuple[str, str]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.bucket, self.name)
 
 
-class ObjectExists(PeltonError):
+class ObjectExistsError(PeltonError):
     """A link or a new name would hide another object; delete that one first."""
 
 
-class ObjectDamaged(PeltonError):
+class ObjectDamagedError(PeltonError):
     """An object's chunks are not what its properties say; the object must be put again."""
 
 
-class ObjectReplaced(PeltonError):
+class ObjectReplacedError(PeltonError):
     """An object was replaced or deleted while it was read; read it again."""
 
 
-class LinkNotFollowed(PeltonError):
+class LinkNotFollowedError(PeltonError):
     """A link leads to a bucket, or to another link; open its target from ``info(name).link``."""
 
 
@@ -352,79 +354,79 @@ class ApiError(PeltonError):
     description: str
 
 
-class StreamNotFound(ApiError):
+class StreamNotFoundError(ApiError):
     """There is no stream with that name."""
 
 
-class ConsumerNotFound(ApiError):
+class ConsumerNotFoundError(ApiError):
     """The stream has no consumer with that name."""
 
 
-class MessageNotFound(ApiError):
+class MessageNotFoundError(ApiError):
     """The stream has no message with that sequence or subject."""
 
 
-class StreamExists(ApiError):
+class StreamExistsError(ApiError):
     """A stream with that name exists with another configuration."""
 
 
-class WrongLastSequence(ApiError):
+class WrongLastSequenceError(ApiError):
     """The expected last sequence does not match; no message was stored."""
 
 
-class ConsumerExists(ApiError):
+class ConsumerExistsError(ApiError):
     """The stream has a consumer with that name."""
 
 
-class InvalidStreamConfig(ApiError):
+class InvalidStreamConfigError(ApiError):
     """The server refuses the configuration of a stream; ``description`` says which part."""
 
 
-class JetStreamDisabled(ApiError):
+class JetStreamDisabledError(ApiError):
     """The account or the server has no JetStream."""
 
 
-class JetStreamUnavailable(ApiError):
+class JetStreamUnavailableError(ApiError):
     """The cluster can't answer now, e.g. because it elects a leader: try again."""
 
 
-class MaximumConsumers(ApiError):
+class MaximumConsumersError(ApiError):
     """The stream or the account has as many consumers as it may have."""
 
 
-class MaximumStreams(ApiError):
+class MaximumStreamsError(ApiError):
     """The account has as many streams as it may have."""
 
 
-class MessageTooLarge(ApiError):
+class MessageTooLargeError(ApiError):
     """The message is larger than the stream's ``max_msg_size``; it was not stored."""
 
 
-class NotClustered(ApiError):
+class NotClusteredError(ApiError):
     """Only a cluster of servers has this call."""
 
 
-class ResourcesExceeded(ApiError):
+class ResourcesExceededError(ApiError):
     """The account or the server has no room left for that."""
 
 
-class StreamSealed(ApiError):
+class StreamSealedError(ApiError):
     """The stream is sealed: nothing in it can change."""
 
 
-class SubjectsOverlap(ApiError):
+class SubjectsOverlapError(ApiError):
     """Another stream stores some of these subjects."""
 
 
-class WrongLastMessageId(ApiError):
+class WrongLastMessageIdError(ApiError):
     """The expected id of the last message does not match; no message was stored."""
 
 
-class WrongStream(ApiError):
+class WrongStreamError(ApiError):
     """Another stream than the expected one takes the subject; no message was stored."""
 
 
-class RevisionConflict(WrongLastSequence):
+class RevisionConflictError(WrongLastSequenceError):
     """A key of a bucket has another revision than the writer expects; nothing was stored.
 
     ``bucket``, ``key`` ("" for a transaction: one of its keys), and the expected ``revision``.
@@ -451,13 +453,13 @@ class RevisionConflict(WrongLastSequence):
     def _expected(self, revision: int) -> str:
         return f"is not at revision {revision}" if revision else "has changed"
 
-    def __reduce__(self) -> tuple[type[RevisionConflict], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[RevisionConflictError], tuple[object, ...]]:
         """Copies and pickles rebuild the error from its parts."""
         parts = (self.bucket, self.key, self.revision, self.err_code, self._why)
         return type(self), parts
 
 
-class KeyExists(RevisionConflict):
+class KeyExistsError(RevisionConflictError):
     """The key of a create has a value already; nothing was stored."""
 
     advice = "update it with its revision, or put the value whatever the key holds"
@@ -466,7 +468,7 @@ class KeyExists(RevisionConflict):
         return "exists"
 
 
-class BucketNotFound(PeltonError):
+class BucketNotFoundError(PeltonError):
     """There is no bucket of that name; ``bucket`` is the name."""
 
     def __init__(self, bucket: str) -> None:
@@ -474,12 +476,12 @@ class BucketNotFound(PeltonError):
         super().__init__(f"there is no bucket {bucket!r}: create it, or check the name and domain")
         self.bucket = bucket
 
-    def __reduce__(self) -> tuple[type[BucketNotFound], tuple[str]]:
+    def __reduce__(self) -> tuple[type[BucketNotFoundError], tuple[str]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.bucket,)
 
 
-class BucketExists(PeltonError):
+class BucketExistsError(PeltonError):
     """A bucket of that name exists with another configuration; ``bucket`` is the name."""
 
     def __init__(self, bucket: str) -> None:
@@ -489,36 +491,36 @@ class BucketExists(PeltonError):
         )
         self.bucket = bucket
 
-    def __reduce__(self) -> tuple[type[BucketExists], tuple[str]]:
+    def __reduce__(self) -> tuple[type[BucketExistsError], tuple[str]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.bucket,)
 
 
-class BucketReplaced(PeltonError):
+class BucketReplacedError(PeltonError):
     """The bucket was deleted and created again while it was watched: begin a new watch."""
 
 
-class BadBucket(PeltonError):
+class BadBucketError(PeltonError):
     """The stream of that name does not store the keys of a bucket."""
 
 
-class InvalidBucketName(PeltonError, ValueError):
+class InvalidBucketNameError(PeltonError, ValueError):
     """A name that no bucket may have: it needs letters, digits, - and _ only."""
 
 
-class InvalidKey(PeltonError, ValueError):
+class InvalidKeyError(PeltonError, ValueError):
     """A key that no bucket can hold, or a filter that matches no key."""
 
 
-class InvalidValue(PeltonError, ValueError):
+class InvalidValueError(PeltonError, ValueError):
     """A value that the codec of the bucket cannot encode or decode; ``__cause__`` says why."""
 
 
-class NoValue(PeltonError, ValueError):
+class NoValueError(PeltonError, ValueError):
     """The entry has no value: the key was deleted, or the watch is one without values."""
 
 
-class NotEnabled(PeltonError):
+class NotEnabledError(PeltonError):
     """The bucket does not allow an operation, or the server does not know it or a field of a configuration.
 
     Nothing was stored, unless the text says what the server has made without the field.
@@ -542,13 +544,13 @@ class GroupError(PeltonError):
         return type(self), (self.stream, self.group, self._why)
 
 
-class GroupNotFound(GroupError):
+class GroupNotFoundError(GroupError):
     """The stream has no consumer group of that name; ``stream`` and ``group`` are the names."""
 
     text = "stream {stream!r} has no consumer group {group!r}: create it, or check the names"
 
 
-class GroupExists(GroupError):
+class GroupExistsError(GroupError):
     """A consumer group of that name exists with another configuration; nothing was changed."""
 
     text = (
@@ -557,7 +559,7 @@ class GroupExists(GroupError):
     )
 
 
-class GroupChanged(GroupError):
+class GroupChangedError(GroupError):
     """The configuration of a consumer group changed as it never may: its members stop."""
 
     text = "consumer group {group!r} of stream {stream!r} cannot go on: {why}"

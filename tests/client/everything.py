@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import PeltonError, Timeout
+from pelton.errors import PeltonError, PeltonTimeoutError
 from tests.client.shells import connected, wait_for
 from tests.ways import SEED
 
@@ -188,7 +188,7 @@ class Program:
             while not (self.watched == self.written and not self.threads[1].is_alive()):
                 try:
                     entry = watch.next(timeout=0.5)
-                except Timeout:
+                except PeltonTimeoutError:
                     continue
                 self.revisions.append(entry.revision)
                 self.watched[entry.key] = entry.revision, entry.value

@@ -17,12 +17,12 @@ from pelton.client import (
     Base64Keys,
     Base64Values,
     ConsumerConfig,
-    ConsumerNotFound,
-    InvalidKey,
-    InvalidSubject,
-    InvalidValue,
+    ConsumerNotFoundError,
+    InvalidKeyError,
+    InvalidSubjectError,
+    InvalidValueError,
     KeyValueConfig,
-    NoResponders,
+    NoRespondersError,
     ObjectStoreConfig,
     PathKeys,
     ServiceConfig,
@@ -30,7 +30,7 @@ from pelton.client import (
     StreamConfig,
 )
 from pelton.client.base.arguments import rule_of
-from pelton.errors import PeltonError, StreamSealed
+from pelton.errors import PeltonError, StreamSealedError
 from tests.client.shells import SHELLS, connected
 from tests.ways import length
 
@@ -230,19 +230,19 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (service(queue_group="a b"), ValueError, "queue group 'a b'"),
     (service(stats_handler=5), TypeError, "stats_handler is a function"),
     (js(lambda js: js.atomic_batch(ack_every=0)), ValueError, "ack_every"),
-    (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubject, "'s.*'"),
-    (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubject, "''"),
+    (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubjectError, "'s.*'"),
+    (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubjectError, "''"),
     (js(lambda js: js.subscribe("s.a")), ValueError, "stream name 's.a'"),
     (js(lambda js: js.ordered_consumer("S").fetch(0)), ValueError, "at least one message, got 0"),
     (js(lambda js: js.ordered_consumer("S").fetch(1, max_bytes=-1)), ValueError, "max_bytes"),
     (js(lambda js: js.publisher(window=0)), ValueError, "window"),
     (js(lambda js: js.publisher(attempts_max=0)), ValueError, "attempts_max"),
     (js(lambda js: js.counter("S").increment("s.a", True)), TypeError, "True"),
-    (js(lambda js: js.counter("S").increment("s.*", 1)), InvalidSubject, "'s.*'"),
+    (js(lambda js: js.counter("S").increment("s.*", 1)), InvalidSubjectError, "'s.*'"),
     (js(lambda js: js.schedule("s.p", target="s.p", delay=1)), ValueError, "target"),
     (js(lambda js: js.schedule("s.p", target="s.t", cron="x")), ValueError, "cron"),
     (js(lambda js: js.schedule("s.p", target="s.t", delay=1, every=1)), ValueError, "one of"),
-    (js(lambda js: js.cancel_schedule("S", "s.*")), InvalidSubject, "'s.*'"),
+    (js(lambda js: js.cancel_schedule("S", "s.*")), InvalidSubjectError, "'s.*'"),
     (
         js(lambda js: js.create_stream(StreamConfig(name="N", subjects="n.>"))),
         TypeError,
@@ -271,10 +271,10 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (bucket(lambda kv: kv.with_keys(5)), TypeError, "5 is no codec"),
     (bucket(lambda kv: kv.with_keys(Base64Keys)), TypeError, "is no codec"),
     (bucket(lambda kv: kv.with_values(5)), TypeError, "5 is no codec"),
-    (bucket(lambda kv: kv.with_keys(PathKeys()).put("//", b"")), InvalidKey, "'//'"),
-    (bucket(lambda kv: kv.with_keys(Base64Keys()).put("", b"")), InvalidKey, "''"),
+    (bucket(lambda kv: kv.with_keys(PathKeys()).put("//", b"")), InvalidKeyError, "'//'"),
+    (bucket(lambda kv: kv.with_keys(Base64Keys()).put("", b"")), InvalidKeyError, "''"),
     (bucket(lambda kv: kv.with_values(Base64Values()).put("k", "x")), TypeError, "bytes"),
-    (bucket(lambda kv: kv.typed(int).put("k", "x")), InvalidValue, "'k'"),
+    (bucket(lambda kv: kv.typed(int).put("k", "x")), InvalidValueError, "'k'"),
 ]
 
 
@@ -299,13 +299,13 @@ def test_errors_say_what_the_user_called(handle: Handle) -> None:
         TypeError, match=r"JetStream\.stream_info\(\) got an unexpected .* 'subject'"
     ):
         js.stream_info("S", subject="s.a")
-    with pytest.raises(NoResponders, match=r"'nowhere': no stream stores this subject"):
+    with pytest.raises(NoRespondersError, match=r"'nowhere': no stream stores this subject"):
         js.publish("nowhere", b"")
-    with pytest.raises(ConsumerNotFound) as missing:
+    with pytest.raises(ConsumerNotFoundError) as missing:
         js.consumer("S", "zzz")
     assert missing.value.__notes__ == ["the answer to $JS.API.CONSUMER.INFO.S.zzz"]
-    assert str(pickle.loads(pickle.dumps(NoResponders("a", "why")))) == str(
-        NoResponders("a", "why")
+    assert str(pickle.loads(pickle.dumps(NoRespondersError("a", "why")))) == str(
+        NoRespondersError("a", "why")
     )
 
 
@@ -329,7 +329,7 @@ def test_a_store_known_as_sealed_gets_no_chunks(broker: Any, handle: Handle) -> 
     sealing = js.create_object_store(ObjectStoreConfig(bucket=name))
     sealing.seal()
     for store in (sealing, js.object_store(name)):
-        with pytest.raises(StreamSealed):
+        with pytest.raises(StreamSealedError):
             store.put("x", bytes(300_000))
     assert not [each for each in broker.published if each.subject.startswith(f"$O.{name}.")]
     sealing.destroy()

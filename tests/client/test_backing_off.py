@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pelton.client import (
     AuthenticationError,
-    ConnectionClosed,
-    InvalidSubject,
-    PayloadTooLarge,
+    ConnectionClosedError,
+    InvalidSubjectError,
+    PayloadTooLargeError,
     PeltonError,
     Status,
 )
@@ -174,7 +174,7 @@ def test_credentials_that_are_refused_after_two_logins_end_the_client(
     ):
         while not client.closed:
             use(client)
-        with pytest.raises(ConnectionClosed, match=words):
+        with pytest.raises(ConnectionClosedError, match=words):
             client.flush()
     assert len(times) == 2
     assert any(isinstance(each, AuthenticationError) for each in told)
@@ -206,7 +206,7 @@ def test_a_subject_that_is_too_long_is_refused_here(
             lambda: client.jetstream().publish(named(unique, LINE - 30), b""),
             lambda: client.subscribe("\u00e9" * (LINE // 2)),
         ):
-            with pytest.raises(InvalidSubject, match="max_control_line"):
+            with pytest.raises(InvalidSubjectError, match="max_control_line"):
                 call()
         client.publish(named(unique, LINE - 30), b"x")
         client.publish(named(unique, 1900), b"x", reply=named(unique, 2000))
@@ -241,7 +241,7 @@ def test_no_line_is_longer_than_the_limit(subject, reply, prefix, letter) -> Non
         lambda: connection.publish(letter * subject, b"x" * 900, own, b"", sound_reply=True),
         lambda: connection.subscribe(letter * subject, letter * reply),
     ):
-        with suppress(InvalidSubject):
+        with suppress(InvalidSubjectError):
             call()
         for line in connection.data_to_send().split(b"\r\n"):
             if line.startswith((b"SUB ", b"PUB ", b"HPUB ")):
@@ -264,4 +264,4 @@ def test_what_was_kept_for_a_server_that_takes_less_is_not_sent() -> None:
     assert connection.data_to_send() == b"PUB b 9\r\nyyyyyyyyy\r\n"
     complaint, _ = connection.events()
     assert isinstance(complaint, events.ServerComplaint)
-    assert isinstance(complaint.error, PayloadTooLarge)
+    assert isinstance(complaint.error, PayloadTooLargeError)

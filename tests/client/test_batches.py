@@ -13,7 +13,7 @@ from pelton.client.base.interest import Interest
 from pelton.client.base.message import BaseMessage
 from pelton.client.jetstream.batches import AtomicNumbers, FastFlow, check_staged
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import ApiError, BatchEnded, ProtocolError
+from pelton.errors import ApiError, BatchEndedError, ProtocolError
 
 
 @given(st.integers(1, 30), st.integers(1, 9))
@@ -85,7 +85,7 @@ def test_a_fast_batch_that_ends_early() -> None:
     flow._on_message(answer(stream="S", seq=1, batch="b", count=1))
     assert flow.gaps == [(2, 3)]
     for end in (flow.reply_of_next, flow.reply_of_end, flow.outcome):
-        with pytest.raises(BatchEnded, match="after 1 of 3 messages: message 2: ") as ended:
+        with pytest.raises(BatchEndedError, match="after 1 of 3 messages: message 2: ") as ended:
             end()
     again = pickle.loads(pickle.dumps(ended.value))
     assert (again.sent, again.count, str(again)) == (3, 1, str(ended.value))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pelton.client import connect, connect_blocking
-from pelton.errors import ConnectionClosed
+from pelton.errors import ConnectionClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +149,7 @@ def test_close_ends_an_attempt_of_another_thread(silent: Silent) -> None:
     client.close()
     thread.join(PATIENCE_S)
     assert time.monotonic() - begun < PATIENCE_S / 2
-    assert [type(each) for each in raised] == [ConnectionClosed]
+    assert [type(each) for each in raised] == [ConnectionClosedError]
     silent.assert_left()
     wait_for(lambda: threading.active_count() <= before)
 

@@ -27,12 +27,12 @@ from pelton.client.protocol.options import Options
 from pelton.errors import (
     AuthenticationError,
     ConnectError,
-    ConnectionClosed,
-    ConnectionLost,
-    InvalidSubject,
-    OutputFull,
-    PayloadTooLarge,
-    PermissionsViolation,
+    ConnectionClosedError,
+    ConnectionLostError,
+    InvalidSubjectError,
+    OutputFullError,
+    PayloadTooLargeError,
+    PermissionsViolationError,
     ProtocolError,
 )
 
@@ -238,7 +238,7 @@ def test_after_a_reconnect_subscriptions_come_first_then_what_was_published_mean
     connection.events()
     connection.receive_eof(OSError("reset"))
     event = only(connection)
-    assert isinstance(event.error, ConnectionLost)
+    assert isinstance(event.error, ConnectionLostError)
     assert "reset" in str(event.error)
     connection.publish("x", b"1")
     late = connection.subscribe("d")
@@ -257,7 +257,7 @@ def test_kept_output_is_bounded() -> None:
     connection = Connection(Options(pending_bytes_max=100))
     for _ in range(4):
         connection.publish("x", b"0123456789")  # 22 bytes each
-    with pytest.raises(OutputFull):
+    with pytest.raises(OutputFullError):
         connection.publish("x", b"0123456789")
     connection.connected_to(SERVER)
     connection.receive_data(info() + b"PONG\r\n")
@@ -282,7 +282,7 @@ def test_what_the_server_complains_about_without_closing_is_told() -> None:
     connection.receive_data(b"-ERR 'Permissions Violation for Publish to \"a\"'\r\n")
     event = only(connection)
     assert isinstance(event, ServerComplaint)
-    assert isinstance(event.error, PermissionsViolation)
+    assert isinstance(event.error, PermissionsViolationError)
     assert event.error.text == 'Permissions Violation for Publish to "a"'
     assert connection.connected
     connection.receive_data(b"-ERR 'Stale Connection'\r\nMSG a 1 0\r\n\r\n")
@@ -297,7 +297,7 @@ def test_lame_duck_is_told_once() -> None:
     assert [type(event) for event in connection.events()] == [InfoChanged, LameDuck]
     connection.receive_data(info(ldm=True, max_payload=5))
     assert [type(event) for event in connection.events()] == [InfoChanged]
-    with pytest.raises(PayloadTooLarge):
+    with pytest.raises(PayloadTooLargeError):
         connection.publish("a", b"123456")
 
 
@@ -331,14 +331,14 @@ def test_a_failing_authenticator_ends_the_attempt() -> None:
 )
 def test_subjects_that_cannot_be_published_to_are_refused(subject: str) -> None:
     connection = started()
-    with pytest.raises(InvalidSubject):
+    with pytest.raises(InvalidSubjectError):
         connection.publish(subject, b"")
     assert connection.data_to_send() == b""
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a..b", "a.>.b", "a\n"])
 def test_subjects_that_cannot_be_subscribed_to_are_refused(subject: str) -> None:
-    with pytest.raises(InvalidSubject):
+    with pytest.raises(InvalidSubjectError):
         started().subscribe(subject)
 
 
@@ -350,7 +350,7 @@ def test_odd_but_legal_subjects_are_published(subject: str) -> None:
 
 
 def test_a_reply_subject_cannot_carry_another_operation() -> None:
-    with pytest.raises(InvalidSubject):
+    with pytest.raises(InvalidSubjectError):
         started().publish("a", b"", "r 0\r\n\r\nPUB b")
 
 
@@ -359,9 +359,9 @@ def test_nothing_works_after_close() -> None:
     connection.ping("waiter")
     connection.close()
     assert only(connection) == Disconnected(None, ["waiter"])
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         connection.publish("a", b"")
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         connection.subscribe("a")
 
 

@@ -22,12 +22,12 @@ from pelton.client import (
 )
 from pelton.client.base.steps import RETRY_S
 from pelton.errors import (
-    CallbackFailed,
-    ConsumerBusy,
-    ConsumerNotFound,
+    CallbackFailedError,
+    ConsumerBusyError,
+    ConsumerNotFoundError,
+    PeltonTimeoutError,
     PullError,
-    StreamNotFound,
-    Timeout,
+    StreamNotFoundError,
 )
 from tests.client.shells import connected, wait_for
 
@@ -111,19 +111,22 @@ def test_fetch_keeps_within_the_limits_of_the_consumer(js: Any, unique: str) -> 
 
 
 def test_what_does_not_exist_is_said(js: Any, unique: str) -> None:
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.consumer(unique, "nobody")
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         js.consumer(f"{unique}x", "c")
     with pytest.raises(ValueError, match="is a pull consumer"):
         js.push_consumer(unique, "c")
     consumer = js.consumer(unique, "c")
     consumer.delete()
-    with pytest.raises((ConsumerNotFound, PullError)):
+    with pytest.raises((ConsumerNotFoundError, PullError)):
         consumer.next(timeout=5)
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         js.ordered_consumer(f"{unique}x").next()
-    with pytest.raises(StreamNotFound), js.ordered_consumer(f"{unique}x").consume() as messages:
+    with (
+        pytest.raises(StreamNotFoundError),
+        js.ordered_consumer(f"{unique}x").consume() as messages,
+    ):
         list(messages)
 
 
@@ -286,7 +289,7 @@ def test_a_message_whose_handler_raises_is_delivered_again(
     assert {which for which, count in calls.items() if count == 2} == {7, 57, 107, 157}
     failures = [event for event in told if event.kind == "handler_failed"]
     assert [str(event.error) for event in failures] == ["no 7", "no 57", "no 107", "no 157"]
-    assert isinstance(client.last_error, CallbackFailed)
+    assert isinstance(client.last_error, CallbackFailedError)
     assert "no 157" in str(client.last_error)
 
 
@@ -314,7 +317,7 @@ def test_the_failure_of_a_handler_is_an_event_of_the_connection(
                 messages.run(timeout=0.05)
         js.delete_stream(unique)
     (failure,) = [status.error for status in told if status.kind == "error"]
-    assert isinstance(failure, CallbackFailed)
+    assert isinstance(failure, CallbackFailedError)
     assert isinstance(failure.__cause__, LookupError)
 
 
@@ -376,7 +379,7 @@ def test_an_ordered_consumer_runs_one_operation(js: Any, unique: str) -> None:
     with ordered.consume() as messages:
         assert number(next(iter(messages))) == 0
         for operation in (ordered.next, ordered.fetch, ordered.consume, ordered.info):
-            with pytest.raises(ConsumerBusy, match="busy with consume"):
+            with pytest.raises(ConsumerBusyError, match="busy with consume"):
                 operation()
     assert number(ordered.next()) == 1
     ordered.close()
@@ -776,7 +779,7 @@ def test_the_ack_wait_of_what_is_handled_is_extended(
                         hold()
                     else:
                         while len(held) < 6:
-                            with contextlib.suppress(Timeout):
+                            with contextlib.suppress(PeltonTimeoutError):
                                 held.append(acks.next(timeout=0.05).data)
                             nc.flush()  # lets the loop run
                     message.ack_sync()

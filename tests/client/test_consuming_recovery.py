@@ -14,11 +14,11 @@ import pytest
 
 from pelton.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
 from pelton.errors import (
-    ConnectionClosed,
-    ConsumerDeleted,
-    ConsumerNotFound,
-    StreamNotFound,
-    Timeout,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    PeltonTimeoutError,
+    StreamNotFoundError,
 )
 from tests.client.shells import connected, wait_for
 from tests.nats_clusters import running_cluster, wait_until_ready
@@ -179,7 +179,7 @@ def test_a_server_that_falls_silent_is_noticed(shell: str, proxy: Proxy) -> None
             try:
                 consumer = js.consumer("S", "c")
                 break
-            except Timeout:
+            except PeltonTimeoutError:
                 continue  # beside load
         reader = Reader(consumer, auto_ack=True)
         reader.run_until(lambda: reader.has("heartbeat"))
@@ -324,7 +324,7 @@ def test_a_deleted_consumer_ends_an_iteration_that_says_so(
                 js.delete_stream(unique)
             else:
                 js.delete_consumer(unique, "c")
-            with pytest.raises((ConsumerDeleted, ConsumerNotFound, StreamNotFound)):
+            with pytest.raises((ConsumerDeletedError, ConsumerNotFoundError, StreamNotFoundError)):
                 next(incoming)
         assert len(client._connection.interests) <= before + 1
         if what == "consumer":
@@ -373,7 +373,7 @@ def test_a_client_that_is_lost_ends_its_operations(shell: str, own_server: Serve
         make(js, "S")
         with js.consumer("S", "c").consume() as messages:
             own_server.stop(kill=True)
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(ConnectionClosedError):
                 list(messages)
 
 
@@ -471,7 +471,7 @@ def test_an_ordered_consumer_leaves_none_behind(
         found: list[int] = []
         if way == "fetch":
             while len(found) < 60:
-                with contextlib.suppress(Timeout):
+                with contextlib.suppress(PeltonTimeoutError):
                     found += [int(each.data) for each in ordered.fetch(20, timeout=20)]
             wait_for(lambda: len(admin.jetstream().consumer_names("S")) == 1)
             ordered.close()

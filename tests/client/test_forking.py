@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import BlockingClient, ConnectionClosed, connect, connect_blocking
+from pelton.client import BlockingClient, ConnectionClosedError, connect, connect_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def test_a_blocking_client(server: ServerProcess) -> None:
                 lambda: client.request("a"),
                 lambda: client.jetstream().stream_names(),
             ):
-                with pytest.raises(ConnectionClosed, match="was forked"):
+                with pytest.raises(ConnectionClosedError, match="was forked"):
                     call()
             client.close()
             with connect_blocking(server.url) as own:
@@ -111,9 +111,9 @@ def test_an_asyncio_client(server: ServerProcess) -> None:
                 assert not of_client & sockets()
 
                 async def inside() -> str:
-                    with pytest.raises(ConnectionClosed, match="was forked"):
+                    with pytest.raises(ConnectionClosedError, match="was forked"):
                         await client.publish("a", b"child")
-                    with pytest.raises(ConnectionClosed, match="was forked"):
+                    with pytest.raises(ConnectionClosedError, match="was forked"):
                         await client.flush()
                     async with connect(server.url) as own:
                         await own.publish("a", b"own")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pelton.client import (
     ConsumerConfig,
     ElasticGroupConfig,
-    GroupChanged,
-    GroupExists,
-    GroupNotFound,
+    GroupChangedError,
+    GroupExistsError,
+    GroupNotFoundError,
     MemberMapping,
     PartitioningFilter,
     ProtocolError,
@@ -242,8 +242,8 @@ def test_a_name_that_no_key_can_have(name: str) -> None:
         key_of(name, "g")
 
 
-@pytest.mark.parametrize("kind", [GroupNotFound, GroupExists, GroupChanged])
-def test_errors_name_stream_and_group(kind: type[GroupNotFound]) -> None:
+@pytest.mark.parametrize("kind", [GroupNotFoundError, GroupExistsError, GroupChangedError])
+def test_errors_name_stream_and_group(kind: type[GroupNotFoundError]) -> None:
     error = kind("S", "g", "why")
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.stream, copy.group) == (str(error), "S", "g")

@@ -12,7 +12,7 @@ import pytest
 
 from pelton.client import ConsumerConfig, StreamConfig, connect, connect_blocking
 from pelton.client.protocol.protocol_lines import ProtocolLines
-from pelton.errors import ClientInUse, ConnectionClosed
+from pelton.errors import ClientInUseError, ConnectionClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,9 @@ def test_blocking_handles_end_with_their_block(nc: BlockingClient, unique: str) 
         assert len(handle.fetch(1)) == 1
         assert len(nc._connection.interests) == before + 3
     assert len(nc._connection.interests) == before
-    with pytest.raises(ConnectionClosed, match="is closed"):
+    with pytest.raises(ConnectionClosedError, match="is closed"):
         handle.fetch(1)
-    with pytest.raises(ConnectionClosed, match="is closed"):
+    with pytest.raises(ConnectionClosedError, match="is closed"):
         next(handle.messages())
 
 
@@ -110,7 +110,7 @@ def test_asyncio_handles_end_with_their_block_and_with_whoever_had_them(
                 assert len(await handle.fetch(1)) == 1
                 assert len(client._connection.interests) == before + 3
             assert len(client._connection.interests) == before
-            with pytest.raises(ConnectionClosed, match="is closed"):
+            with pytest.raises(ConnectionClosedError, match="is closed"):
                 await handle.fetch(1)
             assert client._watchers == set()
             for _ in range(2):
@@ -135,7 +135,7 @@ def test_a_pull_handle_is_for_one_thread_at_a_time(nc: BlockingClient, unique: s
     thread.start()
     assert asked.wait(60)
     for call in (lambda: handle.fetch(1), lambda: next(handle.messages())):
-        with pytest.raises(ClientInUse, match="nothing was sent"):
+        with pytest.raises(ClientInUseError, match="nothing was sent"):
             call()
     nc.jetstream().publish(f"{unique}.a", b"more")
     thread.join(60)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig
-from pelton.errors import ApiError, NoResponders, NotJetStreamMessage
+from pelton.errors import ApiError, NoRespondersError, NotJetStreamMessageError
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ def test_what_a_stream_does_not_allow_is_told_with_the_field_that_does(
 def test_an_ack_that_nobody_wants_is_told(client: Any, js: Any, unique: str) -> None:
     js.publish(f"{unique}.a", b"1")
     message = js.ordered_consumer(unique).next(timeout=10)
-    with pytest.raises(NoResponders, match="takes no acks, as an ordered one"):
+    with pytest.raises(NoRespondersError, match="takes no acks, as an ordered one"):
         message.ack_sync()
     with client.subscribe(f"{unique}x") as subscription:
         client.publish(f"{unique}x", b"1")
         plain = subscription.next(10)
-        with pytest.raises(NotJetStreamMessage, match="so it needs no ack"):
+        with pytest.raises(NotJetStreamMessageError, match="so it needs no ack"):
             plain.ack()
 
 

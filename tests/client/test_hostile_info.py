@@ -21,7 +21,7 @@ from pelton.client.base.addresses import Server
 from pelton.client.protocol.connection import Connection, State
 from pelton.client.protocol.info import ServerInfo
 from pelton.client.protocol.options import Options
-from pelton.errors import ConnectError, PayloadTooLarge, PeltonError
+from pelton.errors import ConnectError, PayloadTooLargeError, PeltonError
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BROKEN = [
@@ -138,7 +138,7 @@ def test_a_server_that_takes_nothing_is_a_documented_error() -> None:
     with (
         greeting(b'{"max_payload":-1}') as url,
         connect_blocking(url) as nc,
-        pytest.raises(PayloadTooLarge),
+        pytest.raises(PayloadTooLargeError),
     ):
         nc.publish("a", b"")
 

@@ -17,7 +17,7 @@ from pelton.client.consume.requests import Asking, Sizes, size_of
 from pelton.client.jetstream.streams import Streams
 from pelton.client.protocol.options import Options
 from pelton.client.session.session import Session
-from pelton.errors import ConnectionLost
+from pelton.errors import ConnectionLostError
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","headers":true,"max_payload":1048576}\r\nPONG\r\n'
 
@@ -115,7 +115,7 @@ class Model:
     def lose(self) -> None:
         """The connection breaks, and the server forgets its requests."""
         self.requests.clear()
-        self.intake._on_lost(ConnectionLost("lost"))
+        self.intake._on_lost(ConnectionLostError("lost"))
         self.turn()
 
     def turn(self) -> None:

@@ -38,16 +38,16 @@ from pelton.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_v
 from pelton.client.keyvalue.config import config_of, prefixes, status_of
 from pelton.client.keyvalue.watching import Position
 from pelton.errors import (
-    BadBucket,
-    ConsumerDeleted,
-    InvalidBucketName,
-    InvalidKey,
-    InvalidValue,
-    KeyExists,
-    NoValue,
+    BadBucketError,
+    ConsumerDeletedError,
+    InvalidBucketNameError,
+    InvalidKeyError,
+    InvalidValueError,
+    KeyExistsError,
+    NoValueError,
     PullError,
-    RevisionConflict,
-    WrongLastSequence,
+    RevisionConflictError,
+    WrongLastSequenceError,
 )
 
 TOKEN_CHARACTERS = string.ascii_letters + string.digits + "-_/="
@@ -88,7 +88,7 @@ def test_a_key_is_valid_as_in_the_official_clients(key: str) -> None:
         assert bucket()._keyspace.write_subject(key) == f"$KV.b.{key}"
         assert wire.valid_filter(key)
     else:
-        with pytest.raises(InvalidKey, match="letters, digits"):
+        with pytest.raises(InvalidKeyError, match="letters, digits"):
             bucket()._keyspace.write_subject(key)
 
 
@@ -103,7 +103,7 @@ def test_a_filter_has_wildcards_for_whole_tokens_only(tokens: list[str]) -> None
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", "ä", "a/b", 7, None])
 def test_names_that_no_bucket_may_have(name: Any) -> None:
-    with pytest.raises(InvalidBucketName, match="letters, digits"):
+    with pytest.raises(InvalidBucketNameError, match="letters, digits"):
         KeyValueConfig(bucket=name)
 
 
@@ -112,10 +112,10 @@ def test_filters_lose_what_others_contain_and_may_not_overlap() -> None:
     assert of(()) == ["$KV.b.>"]
     assert of(("a.b", "a.*", "c", "c")) == ["$KV.b.a.*", "$KV.b.c"]
     assert of(("a", ">", "b.>")) == ["$KV.b.>"]
-    with pytest.raises(InvalidKey, match="in common"):
+    with pytest.raises(InvalidKeyError, match="in common"):
         of(("a.*", "*.b"))
     for wrong in ("", "a*", ">.a", "a..b", 3):
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidKeyError):
             of((wrong,))
 
 
@@ -265,7 +265,7 @@ def test_what_is_written_goes_to_the_origin(
     ],
 )
 def test_streams_that_are_no_buckets(config: StreamConfig) -> None:
-    with pytest.raises(BadBucket, match="is no bucket"):
+    with pytest.raises(BadBucketError, match="is no bucket"):
         config_of(config)
 
 
@@ -315,7 +315,7 @@ def test_a_path_comes_back(tokens: list[str], rooted: bool) -> None:
 def test_keys_that_a_codec_refuses() -> None:
     paths = bucket().with_keys(PathKeys())
     for key in ("a.b", "a//b", ""):
-        with pytest.raises(InvalidKey, match="encoded"):
+        with pytest.raises(InvalidKeyError, match="encoded"):
             paths._keyspace.write_subject(key)
     assert paths._keyspace.write_subject("/a") == "$KV.b._root_.a"
 
@@ -335,7 +335,7 @@ def test_a_codec_without_filters_takes_keys_and_everything() -> None:
     assert isinstance(Base64Keys(), FilterableKeyCodec)
     assert encoded_filter(Reversed(), "ab") == "ba"
     assert encoded_filter(Reversed(), ">") == ">"
-    with pytest.raises(InvalidKey, match="Reversed cannot encode"):
+    with pytest.raises(InvalidKeyError, match="Reversed cannot encode"):
         encoded_filter(Reversed(), "a.*")
 
 
@@ -350,10 +350,10 @@ def test_typed_values_are_checked_in_both_directions(form: Any) -> None:
     codec = TypedValues(Sensor, form)
     data = codec.encode_value(Sensor("oven", 180))
     assert codec.decode_value(data) == Sensor("oven", 180)
-    with pytest.raises(InvalidValue, match=r"key 'k' cannot be stored: .*-273"):
+    with pytest.raises(InvalidValueError, match=r"key 'k' cannot be stored: .*-273"):
         encoded_value(codec, Sensor("oven", -300), "k")
     entry = KvEntry("b", "k", 1, 0, b"{}", {}, codec)
-    with pytest.raises(InvalidValue, match="holds an invalid value at revision 1") as caught:
+    with pytest.raises(InvalidValueError, match="holds an invalid value at revision 1") as caught:
         _ = entry.value
     assert isinstance(caught.value.__cause__, msgspec.DecodeError)
     assert entry.data == b"{}"
@@ -387,7 +387,7 @@ def test_the_operation_of_a_stored_message(headers: dict[str, list[str]], operat
     assert entry.deleted == (operation != "PUT")
     assert entry.created.isoformat() == "2017-07-14T02:40:00.123456+00:00"
     if entry.deleted:
-        with pytest.raises(NoValue, match=r"look at entry\.deleted"):
+        with pytest.raises(NoValueError, match=r"look at entry\.deleted"):
             _ = entry.value
     else:
         assert entry.value == b""
@@ -396,17 +396,17 @@ def test_the_operation_of_a_stored_message(headers: dict[str, list[str]], operat
 def test_an_entry_without_its_value_has_its_size() -> None:
     entry = KvEntry("b", "k", 7, 0, b"", {"Nats-Msg-Size": ["5"]}, PlainValues())
     assert (entry.size, entry.data) == (5, b"")
-    with pytest.raises(NoValue, match="was not delivered"):
+    with pytest.raises(NoValueError, match="was not delivered"):
         _ = entry.value
 
 
 def test_conflicts_say_what_to_do_and_can_be_copied() -> None:
-    for error in (RevisionConflict("b", "k", 3, 10164, "wrong"), KeyExists("b", "k", 0)):
-        assert isinstance(error, WrongLastSequence)
+    for error in (RevisionConflictError("b", "k", 3, 10164, "wrong"), KeyExistsError("b", "k", 0)):
+        assert isinstance(error, WrongLastSequenceError)
         again = pickle.loads(pickle.dumps(error))
         assert (str(again), vars(again)) == (str(error), vars(error))
-    assert "is not at revision 3" in str(RevisionConflict("b", "k", 3))
-    assert "key 'k' of bucket 'b' exists" in str(KeyExists("b", "k", 0))
+    assert "is not at revision 3" in str(RevisionConflictError("b", "k", 3))
+    assert "key 'k' of bucket 'b' exists" in str(KeyExistsError("b", "k", 0))
 
 
 # -- the position of a watch
@@ -466,10 +466,10 @@ def test_a_watch_notices_a_stream_that_went_back() -> None:
 def test_a_watch_goes_on_however_often_servers_restart() -> None:
     position = Position("KV_b", ["$KV.b.>"], "new", 1, headers_only=False)
     assert position.caught_up
-    assert not position.recoverable(ConsumerDeleted(409, "Consumer Deleted"))
+    assert not position.recoverable(ConsumerDeletedError(409, "Consumer Deleted"))
     for n in range(50):
         position.started(created(str(n), 0, 0))
-        assert position.recoverable(ConsumerDeleted(409, "Consumer Deleted"))
+        assert position.recoverable(ConsumerDeletedError(409, "Consumer Deleted"))
     assert not position.recoverable(PullError(409, "Exceeded MaxWaiting"))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import ExternalStream, KeyValueConfig, StreamSource
-from pelton.errors import NoResponders
+from pelton.errors import NoRespondersError
 from tests.client.shells import connected
 from tests.peers import OLDEST, ServerProcess, available_servers
 from tests.ports import free_port
@@ -48,7 +48,7 @@ def wait_for_hub(there: Any) -> None:
     while True:
         try:
             there.account_info()
-        except NoResponders:
+        except NoRespondersError:
             continue
         return
 

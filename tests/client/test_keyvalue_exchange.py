@@ -13,7 +13,7 @@ from nats.js import api
 from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 
 from pelton.client import Client, KeyValueConfig, StreamConfig, connect
-from pelton.errors import KeyExists, RevisionConflict
+from pelton.errors import KeyExistsError, RevisionConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -53,7 +53,7 @@ def test_nats_py_reads_what_we_write(server: ServerProcess, unique: str) -> None
         with pytest.raises(KeyWrongLastSequenceError):
             await theirs.create("a.b", b"2")
         assert await theirs.update("a.b", b"2", last=revision) == revision + 1
-        with pytest.raises(RevisionConflict):
+        with pytest.raises(RevisionConflictError):
             await ours.update("a.b", b"3", revision)
         await ours.delete("a.b", revision=revision + 1)
         with pytest.raises(KeyNotFoundError):
@@ -112,7 +112,7 @@ def test_we_read_what_nats_py_writes(server: ServerProcess, unique: str) -> None
         assert (entry.value, entry.revision) == (b"3", 4)
         assert await ours.get("x.y") is None
         assert await ours.keys() == ["a"]
-        with pytest.raises(KeyExists):
+        with pytest.raises(KeyExistsError):
             await ours.create("a", b"")
         assert await ours.create("x.y", b"5") == 7
         assert len(await ours.history("a")) == 4

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pelton.client import KeyValueConfig
-from pelton.errors import KeyExists, RevisionConflict
+from pelton.errors import KeyExistsError, RevisionConflictError
 from tests.client.features import knows
 from tests.client.shells import SHELLS, connected
 from tests.ways import length
@@ -97,7 +97,7 @@ def write(bucket: Any, model: Model, step: tuple[Any, ...]) -> None:
     if name == "put":
         assert bucket.put(key, step[2]) == model.store(key, "PUT", step[2])
     elif name == "create" and model.there(key):
-        with pytest.raises(KeyExists):
+        with pytest.raises(KeyExistsError):
             bucket.create(key, step[2])
     elif name == "create":
         assert bucket.create(key, step[2]) == model.store(key, "PUT", step[2])
@@ -106,7 +106,7 @@ def write(bucket: Any, model: Model, step: tuple[Any, ...]) -> None:
         if wanted == model.newest(key):
             assert bucket.update(key, step[2], wanted) == model.store(key, "PUT", step[2])
         else:
-            with pytest.raises(RevisionConflict):
+            with pytest.raises(RevisionConflictError):
                 bucket.update(key, step[2], wanted)
     else:
         call, operation = {"delete": (bucket.delete, "DEL"), "purge": (bucket.purge, "PURGE")}[name]
@@ -114,7 +114,7 @@ def write(bucket: Any, model: Model, step: tuple[Any, ...]) -> None:
         if given in (None, model.newest(key)):
             assert call(key, revision=given) == model.store(key, operation, b"")
         else:
-            with pytest.raises(RevisionConflict):
+            with pytest.raises(RevisionConflictError):
                 call(key, revision=given)
 
 
@@ -129,7 +129,7 @@ def write_many(bucket: Any, model: Model, changes: dict[str, tuple[bytes, int | 
         stored = bucket.put_many(values, revisions=wanted)
         assert stored == {key: model.store(key, "PUT", value) for key, value in values.items()}
     else:
-        with pytest.raises(RevisionConflict):
+        with pytest.raises(RevisionConflictError):
             bucket.put_many(values, revisions=wanted)
 
 

@@ -14,7 +14,12 @@ import pytest
 import pelton.testing
 from pelton.client import KeyValueConfig, StreamConfig, connect, connect_blocking
 from pelton.client.keyvalue.many import ManyKeys
-from pelton.errors import BucketNotFound, BucketReplaced, ConnectionClosed, Timeout
+from pelton.errors import (
+    BucketNotFoundError,
+    BucketReplacedError,
+    ConnectionClosedError,
+    PeltonTimeoutError,
+)
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ def keep_trying(call: Callable[[], Any]) -> Any:
     while True:
         try:
             return call()
-        except (ConnectionClosed, Timeout):
+        except (ConnectionClosedError, PeltonTimeoutError):
             continue
 
 
@@ -73,13 +78,13 @@ def test_a_bucket_that_a_restart_took_is_told(shell: str, own_server: ServerProc
         assert len(gone.initial() + replaced.initial()) == 2
         own_server.stop()
         own_server.start()
-        with pytest.raises(BucketNotFound, match="'b'"):
+        with pytest.raises(BucketNotFoundError, match="'b'"):
             gone.next(WAIT)
         keep_trying(lambda: client.jetstream().create_key_value(config))
         for _ in range(5):
             bucket.put("a", b"2")
         for _ in range(2):
-            with pytest.raises(BucketReplaced, match="watch it again"):
+            with pytest.raises(BucketReplacedError, match="watch it again"):
                 replaced.next(WAIT)
         with bucket.watch() as again:
             assert [entry.value for entry in again.initial()] == [b"2"]
@@ -143,7 +148,7 @@ def test_stopping_a_watch_ends_its_reader(server: ServerProcess, unique: str) ->
         with pytest.raises(RuntimeError, match="another call"):
             await watch.next()
         await watch.stop()
-        with pytest.raises(ConnectionClosed, match="stopped"):
+        with pytest.raises(ConnectionClosedError, match="stopped"):
             await reader
 
     run(server, body, unique)
@@ -228,7 +233,7 @@ def test_a_snapshot_asks_once_for_many_changes(
         }
         assert asked <= 3 * bursts
         asked, bursts = 0, 10**9
-        with pytest.raises(Timeout, match="without a pause"):
+        with pytest.raises(PeltonTimeoutError, match="without a pause"):
             bucket.snapshot(timeout=0.2)
         bucket.destroy()
 
@@ -279,7 +284,7 @@ def test_a_bucket_that_was_restored_is_told(shell: str) -> None:
         assert len(watch.initial()) == 2
         broker.rollback(state)
         bucket.put("a", b"3")
-        with pytest.raises(BucketReplaced):
+        with pytest.raises(BucketReplacedError):
             watch.next(timeout=WAIT)
         with bucket.watch() as again:
             assert [entry.value for entry in again.initial()] == [b"3"]

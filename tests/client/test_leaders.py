@@ -15,7 +15,7 @@ from pelton.client.aio.consuming import Consumer
 from pelton.client.base.steps import RETRY_S
 from pelton.client.blocking.consuming import Consumer as BlockingConsumer
 from pelton.client.objects.models import meta_subject
-from pelton.errors import NoResponders, PullError
+from pelton.errors import NoRespondersError, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy
 
@@ -145,7 +145,7 @@ def test_an_ack_that_nobody_takes_fails_at_once_without_a_cluster(
         connected(shell, server.url) as client,
     ):
         received = delivered(shell, client, unique, ack)
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             received.ack_sync(timeout=WAIT_S)
         assert not received.acked
 
@@ -243,7 +243,7 @@ def test_a_batch_that_nobody_takes_says_so_in_time(
         batch = js.atomic_batch() if way == "atomic" else js.fast_batch()
         put = batch.add if way == "atomic" else batch.publish
         put(unique, b"1")
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             batch.commit()
         assert time.monotonic() - begun >= RETRY_S
 

@@ -27,7 +27,7 @@ from pelton.client import (
     connect,
     connect_blocking,
 )
-from pelton.errors import ConnectionLost
+from pelton.errors import ConnectionLostError
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 from tests.ways import length
@@ -390,7 +390,7 @@ def returned(nc: Any) -> bool:
     again = bool(nc.reconnects)
     try:
         nc.flush()
-    except ConnectionLost:
+    except ConnectionLostError:
         return False
     return again
 

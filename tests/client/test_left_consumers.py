@@ -16,7 +16,7 @@ from pelton.client import (
     connect_blocking,
 )
 from pelton.client.groups import watching
-from pelton.errors import Timeout
+from pelton.errors import PeltonTimeoutError
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
@@ -121,7 +121,7 @@ def first_of(reader: Any, make: Any) -> Iterator[Any]:
 def test_every_consumer_is_removed(
     shell: str, own_server: ServerProcess, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first tries end with a Timeout, because the answer is lost; the user tries again."""
+    """The first tries end with a PeltonTimeoutError, because the answer is lost; the user tries again."""
     if make is columns and shell != "blocking":
         pytest.skip("columns are for blocking code")
     monkeypatch.setattr(watching, "HEARTBEAT_S", 0.2)
@@ -142,7 +142,7 @@ def test_every_consumer_is_removed(
             return loses.answers >= (4 if deleted else 3) and len(admin.consumer_names(name)) == 1
 
         while True:
-            with contextlib.suppress(Timeout), first_of(reader, make) as item:
+            with contextlib.suppress(PeltonTimeoutError), first_of(reader, make) as item:
                 assert item is not None
                 wait_for(settled)
                 break

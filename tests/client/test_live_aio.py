@@ -13,20 +13,20 @@ import pytest
 from pelton.client import ConsumerConfig, Message, Options, StreamConfig, connect
 from pelton.client.base.addresses import parse_servers
 from pelton.errors import (
-    CallbackFailed,
+    CallbackFailedError,
     ConnectError,
-    ConnectionClosed,
-    ConnectionLost,
-    ConsumerDeleted,
-    NoResponders,
-    OutputFull,
-    PayloadTooLarge,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    NoRespondersError,
+    OutputFullError,
+    PayloadTooLargeError,
     PeltonError,
-    PublishFailed,
-    SlowConsumer,
-    StreamNotFound,
-    Timeout,
-    WrongLastSequence,
+    PeltonTimeoutError,
+    PublishFailedError,
+    SlowConsumerError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 from tests.peers import free_port
 
@@ -98,7 +98,7 @@ async def test_publish_subscribe_and_callbacks(server: ServerProcess, unique: st
         assert awaited == expected
         assert plain == expected
         assert nc.stats.messages_received == 60
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedError):
             await iterated.next()
 
 
@@ -127,12 +127,12 @@ async def test_requests(server: ServerProcess, unique: str) -> None:
         answers = await asyncio.gather(*(nc.request(unique, b"%d" % n) for n in range(50)))
         assert [message.data for message in answers] == [b"%d!" % n for n in range(50)]
         assert answers[0].header("A") == "b"
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             await nc.request(f"{unique}.nobody")
         await nc.subscribe(f"{unique}.silent")
-        with pytest.raises(Timeout):
+        with pytest.raises(PeltonTimeoutError):
             await nc.request(f"{unique}.silent", timeout=0.05)
-        with pytest.raises(PayloadTooLarge):
+        with pytest.raises(PayloadTooLargeError):
             await nc.request(unique, bytes(nc.server_info.max_payload + 1))
         assert await nc.rtt() > 0
 
@@ -151,11 +151,11 @@ async def test_slow_subscriptions_tell(server: ServerProcess, unique: str) -> No
         for _ in range(10):
             await nc.publish(unique, b"xy")
         await nc.flush()
-        with pytest.raises(SlowConsumer) as caught:
+        with pytest.raises(SlowConsumerError) as caught:
             await iterated.next()
         assert caught.value.dropped == 7
         assert (await iterated.next()).data == b"xy"
-        assert [type(error) for error in errors] == [SlowConsumer]
+        assert [type(error) for error in errors] == [SlowConsumerError]
         assert called.dropped >= 7
         blocked.set()
 
@@ -190,7 +190,7 @@ async def test_what_a_callback_raises_is_told(server: ServerProcess, unique: str
         await nc.publish(f"{unique}.b", b"2")
         await until(lambda: len(errors) == 2)
     for error, token, data in zip(errors, "ab", (b"1", b"2"), strict=True):
-        assert isinstance(error, CallbackFailed)
+        assert isinstance(error, CallbackFailedError)
         assert error.subject == f"{unique}.*"
         assert isinstance(error.message, Message)
         assert (error.message.subject, error.message.data) == (f"{unique}.{token}", data)
@@ -217,7 +217,7 @@ async def test_drain_handles_everything_then_closes(server: ServerProcess, uniqu
     assert nc.closed
     assert closed == [True]
     await nc.close()
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         await nc.publish(unique, b"")
 
 
@@ -235,7 +235,7 @@ async def test_streams_consumers_and_expectations(server: ServerProcess, unique:
         js = await made(nc, unique)
         assert (await js.publish(f"{unique}.a", b"1", msg_id="m")).seq == 1
         assert (await js.publish(f"{unique}.a", b"1", msg_id="m")).duplicate
-        with pytest.raises(WrongLastSequence):
+        with pytest.raises(WrongLastSequenceError):
             await js.publish(f"{unique}.a", b"", expected_last_seq=9)
         assert (await js.get_message(unique, 1)).data == b"1"
         assert unique in await js.stream_names()
@@ -250,7 +250,7 @@ async def test_streams_consumers_and_expectations(server: ServerProcess, unique:
         assert await js.purge_stream(unique) == 0
         assert (await js.account_info()).streams >= 1
         await js.delete_stream(unique)
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(StreamNotFoundError):
             await js.stream_info(unique)
 
 
@@ -265,9 +265,9 @@ async def test_a_publisher_has_a_future_per_message(server: ServerProcess, uniqu
         lost = await publisher.publish(f"nobody.{unique}", b"")
         kept = await publisher.publish(f"{unique}.a", b"")
         assert (await kept).seq == 101
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             await lost
-        with pytest.raises(PublishFailed):
+        with pytest.raises(PublishFailedError):
             await publisher.flush()
         await publisher.flush()
 
@@ -323,7 +323,9 @@ async def test_messages_flow_until_their_consumer_is_deleted(
                 if len(seen) == 120:
                     await js.delete_consumer(unique, "c")
 
-        with pytest.raises((ConsumerDeleted, NoResponders)):  # a waiting pull, or the next one
+        with pytest.raises(
+            (ConsumerDeletedError, NoRespondersError)
+        ):  # a waiting pull, or the next one
             await pull()
         assert seen == list(range(1, 121))
 
@@ -401,14 +403,17 @@ async def test_a_restart_is_survived(own_server: ServerProcess, unique: str) -> 
                 await publisher.publish(f"{unique}.a", b"%d" % number, msg_id=f"{number}")
                 if number == 50:
                     await asyncio.to_thread(own_server.stop)
-                    with pytest.raises(ConnectionLost):
+                    with pytest.raises(ConnectionLostError):
                         await request
                     await nc.publish("news", b"kept")
                     await asyncio.to_thread(own_server.start)
         assert (await news.next()).data == b"kept"
         try:
             await puller
-        except (ConnectionLost, NoResponders):  # an ack_sync was under way; consumers may end first
+        except (
+            ConnectionLostError,
+            NoRespondersError,
+        ):  # an ack_sync was under way; consumers may end first
             await pull()
         assert seen == {b"%d" % number for number in range(200)}
         assert (await js.stream_info(unique)).state.messages == 200
@@ -422,7 +427,7 @@ async def test_publishing_without_a_connection_is_bounded(own_server: ServerProc
         await until(lambda: not nc.connected)
         for _ in range(8):
             await nc.publish("a", bytes(100))  # 113 bytes with its line
-        with pytest.raises(OutputFull):
+        with pytest.raises(OutputFullError):
             await nc.publish("a", bytes(100))
 
 
@@ -438,12 +443,12 @@ async def test_giving_up_closes_the_client(own_server: ServerProcess) -> None:
     await asyncio.to_thread(own_server.stop)
     await closed.wait()
     assert nc.closed
-    with pytest.raises(ConnectionClosed, match="gave up reconnecting") as lost:
+    with pytest.raises(ConnectionClosedError, match="gave up reconnecting") as lost:
         _ = [message async for message in subscription]
     assert lost.value.subject == "a"
     with pytest.raises(PeltonError, match=r"closed|lost"):
         await nc.flush()
-    with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+    with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
         await nc.publish("a", b"x")
 
 
@@ -484,13 +489,13 @@ async def test_every_loop_hears_that_the_client_is_lost(
         await begun.acquire()
     await asyncio.to_thread(own_server.stop)
     for loop in loops:
-        with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+        with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
             await loop
-    with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+    with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
         await read(handle_of_c.messages())
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         await handle_of_c.fetch()
-    closed = [error for error in told if isinstance(error, ConnectionClosed)]
+    closed = [error for error in told if isinstance(error, ConnectionClosedError)]
     assert len(closed) == 3
     assert {"handled", "called"} < {error.subject for error in closed}
     assert [message.data async for message in ended] == [b"last"]  # it had ended in good order

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pelton.client import StreamConfig, connect
-from pelton.errors import ApiError, BatchEnded, NoResponders, PayloadTooLarge, WrongLastSequence
+from pelton.errors import (
+    ApiError,
+    BatchEndedError,
+    NoRespondersError,
+    PayloadTooLargeError,
+    WrongLastSequenceError,
+)
 from tests.client.shells import connected
 from tests.client.test_live_aio import on_a_loop
 from tests.peers import OLDEST, available_servers, running_server
@@ -78,7 +84,7 @@ def test_the_block_of_an_atomic_batch(shell: str, server: ServerProcess, unique:
         assert batch.ack is None
         with js.atomic_batch():
             pass
-        with pytest.raises(WrongLastSequence), js.atomic_batch() as batch:
+        with pytest.raises(WrongLastSequenceError), js.atomic_batch() as batch:
             batch.add(f"{unique}.a", b"5", expected_last_subject_seq=1)
         assert js.stream_info(unique).state.last_seq == 3
         js.delete_stream(unique)
@@ -91,7 +97,7 @@ def test_an_atomic_batch_that_is_refused(shell: str, server: ServerProcess, uniq
         batch = js.atomic_batch()
         batch.add(f"{unique}.a", expected_last_seq=5)
         batch.add(f"{unique}.b")
-        with pytest.raises(WrongLastSequence):
+        with pytest.raises(WrongLastSequenceError):
             batch.commit()
         assert (js.stream_info(unique)).state.messages == 0
         js.update_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
@@ -102,7 +108,7 @@ def test_an_atomic_batch_that_is_refused(shell: str, server: ServerProcess, uniq
         assert caught.value.err_code == 10174
         batch = js.atomic_batch()
         batch.add(f"{unique}x.a")
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             batch.add(f"{unique}x.b")
 
 
@@ -137,7 +143,7 @@ def test_a_fast_batch_and_refusals(shell: str, server: ServerProcess, unique: st
         for _ in range(3):
             batch.publish(f"{unique}.a")
         batch.publish(f"{unique}.a", headers=MISMATCH)
-        with pytest.raises(BatchEnded) as ended:
+        with pytest.raises(BatchEndedError) as ended:
             batch.commit()
         assert (ended.value.sent, ended.value.count) == (4, 3)
         assert ended.value.failures[0][0] == 4
@@ -155,7 +161,7 @@ def test_a_fast_batch_and_refusals(shell: str, server: ServerProcess, unique: st
         assert (js.stream_info(unique)).state.messages == 10
         batch = js.fast_batch()
         batch.publish(f"{unique}x.a")
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             batch.publish(f"{unique}x.a")
 
 
@@ -216,7 +222,7 @@ def test_a_message_that_is_too_large_leaves_the_batch_as_it_was(
         limit = client.server_info.max_payload
         batch.add(subject, b"1")
         for size in (limit, limit + 1):
-            with pytest.raises(PayloadTooLarge, match="message 2 of the batch"):
+            with pytest.raises(PayloadTooLargeError, match="message 2 of the batch"):
                 batch.add(subject, bytes(size))
         batch.add(subject, b"2")
         assert batch.commit().count == 2

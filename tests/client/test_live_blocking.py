@@ -16,18 +16,18 @@ from pelton.client.blocking.sharing import GATHER_S
 from pelton.client.blocking.transport import Transport
 from pelton.errors import (
     ConnectError,
-    ConnectionClosed,
-    ConnectionLost,
-    ConsumerNotFound,
-    MessageNotFound,
-    NoResponders,
-    PayloadTooLarge,
-    PublishFailed,
-    SlowConsumer,
-    StreamExists,
-    StreamNotFound,
-    Timeout,
-    WrongLastSequence,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConsumerNotFoundError,
+    MessageNotFoundError,
+    NoRespondersError,
+    PayloadTooLargeError,
+    PeltonTimeoutError,
+    PublishFailedError,
+    SlowConsumerError,
+    StreamExistsError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 from tests.client.shells import wait_for
 from tests.peers import free_port
@@ -68,7 +68,7 @@ def test_publish_and_subscribe_with_headers_and_wildcards(nc: BlockingClient, un
     message = exact.next()
     assert (message.data, message.headers, message.reply) == (b"1", {"K": ["x", "y"]}, "r")
     assert [wild.next().data for _ in range(2)] == [b"1", b"2"]
-    with pytest.raises(Timeout):
+    with pytest.raises(PeltonTimeoutError):
         exact.next(timeout=0.05)
 
 
@@ -80,7 +80,7 @@ def test_a_queue_group_shares_and_auto_unsubscribe_ends(nc: BlockingClient, uniq
     nc.flush()
     assert one.pending + two.pending == 20
     assert len(list(three)) == 3
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         three.next()
 
 
@@ -116,12 +116,12 @@ def test_request_is_answered_by_another_connection(server: ServerProcess, unique
 
 
 def test_requests_that_fail(nc: BlockingClient, unique: str) -> None:
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         nc.request(unique, b"")
     nc.subscribe(unique)
-    with pytest.raises(Timeout):
+    with pytest.raises(PeltonTimeoutError):
         nc.request(unique, b"", timeout=0.05)
-    with pytest.raises(PayloadTooLarge):
+    with pytest.raises(PayloadTooLargeError):
         nc.publish(unique, bytes(nc.server_info.max_payload + 1))
     with pytest.raises(ValueError, match="line end"):
         nc.publish(unique, b"", headers={"a": "b\n"})
@@ -132,7 +132,7 @@ def test_a_slow_subscription_tells_once_and_goes_on(nc: BlockingClient, unique: 
     for number in range(5):
         nc.publish(unique, b"%d" % number)
     nc.flush()
-    with pytest.raises(SlowConsumer) as caught:
+    with pytest.raises(SlowConsumerError) as caught:
         subscription.next()
     assert caught.value.dropped == 3
     assert [subscription.next().data for _ in range(2)] == [b"0", b"1"]
@@ -149,7 +149,7 @@ def test_a_client_is_opened_from_pickled_options(server: ServerProcess) -> None:
     with connect_blocking(options) as nc:
         assert nc.rtt() < 5
     nc.close()
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         nc.publish("a", b"")
 
 
@@ -157,7 +157,7 @@ def test_streams_are_managed(js: JetStream, unique: str) -> None:
     info = js.stream_info(unique)
     assert info.config.subjects == [f"{unique}.>"]
     assert js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
-    with pytest.raises(StreamExists):
+    with pytest.raises(StreamExistsError):
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.x"], storage="memory"))
     changed = js.update_stream(
         StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory", max_msgs=50)
@@ -175,7 +175,7 @@ def test_streams_are_managed(js: JetStream, unique: str) -> None:
     assert js.purge_stream(unique) == 3
     assert js.account_info().streams >= 1
     js.delete_stream(unique)
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         js.stream_info(unique)
 
 
@@ -189,7 +189,7 @@ def test_stored_messages_are_read_and_deleted(js: JetStream, unique: str) -> Non
     assert js.get_message(unique, last_by_subject=f"{unique}.*").seq == 2
     assert js.get_message(unique, 2, next_by_subject=f"{unique}.b").seq == 2
     js.delete_message(unique, 1)
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(MessageNotFoundError):
         js.get_message(unique, 1)
 
 
@@ -204,7 +204,7 @@ def test_consumers_are_managed(js: JetStream, unique: str) -> None:
     assert sorted(js.consumer_names(unique)) == sorted(["c", ephemeral.name])
     assert len(js.consumers(unique)) == 2
     js.delete_consumer(unique, "c")
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.consumer_info(unique, "c")
 
 
@@ -213,12 +213,12 @@ def test_publish_expectations_and_duplicates(js: JetStream, unique: str) -> None
     assert js.publish(subject, b"1", msg_id="one", expected_last_seq=0).seq == 1
     again = js.publish(subject, b"1", msg_id="one")
     assert (again.seq, again.duplicate) == (1, True)
-    with pytest.raises(WrongLastSequence):
+    with pytest.raises(WrongLastSequenceError):
         js.publish(subject, b"2", expected_last_seq=7)
-    with pytest.raises(WrongLastSequence):
+    with pytest.raises(WrongLastSequenceError):
         js.publish(subject, b"2", expected_last_subject_seq=0)
     assert js.publish(subject, b"2", expected_stream=unique, expected_last_msg_id="one").seq == 2
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         js.publish(f"nobody.{unique}", b"")
 
 
@@ -231,11 +231,11 @@ def test_a_publisher_acks_all_and_tells_which_failed(js: JetStream, unique: str)
     publisher = js.publisher()
     publisher.publish(f"{unique}.a", b"fine")
     publisher.publish(f"nobody.{unique}", b"", msg_id="lost")
-    with pytest.raises(PublishFailed) as caught:
+    with pytest.raises(PublishFailedError) as caught:
         publisher.flush()
     ((subject, msg_id, error),) = caught.value.failures
     assert (subject, msg_id) == (f"nobody.{unique}", "lost")
-    assert isinstance(error, NoResponders)
+    assert isinstance(error, NoRespondersError)
     assert publisher.acked == 1
 
 
@@ -309,7 +309,9 @@ def test_pull_limits_of_bytes_and_missing_consumers(js: JetStream, unique: str) 
     assert len(consumer.fetch(10, max_bytes=2500, timeout=5)) == 2
     assert len(consumer.fetch(2, max_bytes=2500, timeout=30)) == 2
     missing = js.pull(unique, "missing")
-    with pytest.raises((NoResponders, Timeout)):  # servers before 2.10.26 keep silent
+    with pytest.raises(
+        (NoRespondersError, PeltonTimeoutError)
+    ):  # servers before 2.10.26 keep silent
         missing.fetch(1, timeout=0.1)
 
 
@@ -331,7 +333,7 @@ def test_push_with_flow_control_and_heartbeats(js: JetStream, unique: str) -> No
     config = ConsumerConfig(flow_control=True, idle_heartbeat=0.1)
     subscription = js.subscribe(unique, config)
     assert [subscription.next().metadata.stream_seq for _ in range(200)] == list(range(1, 201))
-    with pytest.raises(Timeout):
+    with pytest.raises(PeltonTimeoutError):
         subscription.next(timeout=0.3)  # heartbeats are no messages
     js.publish(f"{unique}.a", b"late")
     assert subscription.next().data == b"late"
@@ -375,7 +377,7 @@ def test_a_range_is_read_in_columns(js: JetStream, unique: str) -> None:
     assert rows(5000, 6000) == []
     assert rows(10, 10) == []
     assert js.consumer_names(unique) == []
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         list(js.read_columns("missing", 1, 10))
 
 
@@ -395,7 +397,7 @@ def test_other_calls_work_while_a_column_reader_is_open(js: JetStream, unique: s
         js.publish(f"{unique}.x", b"late")
         assert [row[4] for row in reader.read().rows()] == [b"late"]
 
-    with ColumnReader(js, unique, "missing") as reader, pytest.raises(NoResponders):
+    with ColumnReader(js, unique, "missing") as reader, pytest.raises(NoRespondersError):
         reader.read(timeout=1)
 
 
@@ -453,11 +455,11 @@ def test_every_loop_hears_that_the_client_is_lost(own_server: ServerProcess, uni
         assert next(messages).data == b"x"
         own_server.stop()
         for loop in (messages, iter(plain), iter(push), handle.messages()):
-            with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+            with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
                 for _ in loop:
                     pass
         for call in (handle.fetch, plain.next, lambda: nc.publish("a"), lambda: nc.request("a")):
-            with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+            with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
                 call()
         assert nc.closed
         assert [message.data for message in ended] == [b"last"]  # it had ended in good order
@@ -475,10 +477,12 @@ def test_a_call_does_not_wait_for_ever_for_a_server(own_server: ServerProcess) -
     with connect_blocking(own_server.url, timeout=0.05) as nc:
         subscription = nc.subscribe("a")
         own_server.stop()
-        with pytest.raises((ConnectionLost, Timeout)):  # it depends on when the end is noticed
+        with pytest.raises(
+            (ConnectionLostError, PeltonTimeoutError)
+        ):  # it depends on when the end is noticed
             nc.flush()
         for call in (nc.flush, subscription.next, lambda: nc.publish("a"), lambda: nc.request("a")):
-            with pytest.raises(Timeout):
+            with pytest.raises(PeltonTimeoutError):
                 call()
         assert not nc.closed
         own_server.start()
@@ -491,8 +495,8 @@ def test_a_call_does_not_wait_for_ever_for_a_server(own_server: ServerProcess) -
 def test_without_reconnect_a_lost_server_closes_the_client(own_server: ServerProcess) -> None:
     with connect_blocking(own_server.url, reconnect=False) as nc:
         own_server.stop()
-        with pytest.raises((ConnectionLost, ConnectionClosed)):
+        with pytest.raises((ConnectionLostError, ConnectionClosedError)):
             nc.flush()
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedError):
             nc.flush()
         assert nc.closed

@@ -12,10 +12,10 @@ import pytest
 
 from pelton.client import (
     ConnectError,
-    ConnectionClosed,
-    NoResponders,
+    ConnectionClosedError,
+    NoRespondersError,
+    PeltonTimeoutError,
     Status,
-    Timeout,
 )
 from pelton.client.base.addresses import Server, parse_servers
 from pelton.client.protocol.connection import Connection
@@ -148,7 +148,7 @@ def test_credentials_are_asked_for_at_every_connect(shell: str, kind: str) -> No
     ):
         client.reconnect()
         assert next(asked) == 2
-        with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+        with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
             client.reconnect()
 
 
@@ -180,7 +180,7 @@ def test_one_request_and_many_answers(shell: str, server: ServerProcess, unique:
         assert answered(2, b"end", sentinel=lambda m: m.data == b"end", max_wait=60) == [b"0", b"1"]
         assert answered(3, stall=0.2, max_wait=60) == [b"0", b"1", b"2"]
         assert answered(3, max_wait=0.5) == [b"0", b"1", b"2"]
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             list(client.request_many(f"{unique}.nobody"))
         with pytest.raises(ValueError, match="max_messages"):
             list(client.request_many(unique, max_messages=0))
@@ -191,10 +191,10 @@ def test_requests_with_a_subscription_each(shell: str, server: ServerProcess, un
     with connected(shell, server.url, shared_inbox=False) as client:
         info = client.jetstream().account_info()
         assert info.streams >= 0
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             client.request(f"{unique}.nobody")
         client.subscribe(unique)
-        with pytest.raises(Timeout):
+        with pytest.raises(PeltonTimeoutError):
             client.request(unique, timeout=0.05)
         assert len(client._connection.interests) == 1
 

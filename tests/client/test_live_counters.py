@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pelton.client import (
     ApiError,
     ConsumerConfig,
-    InvalidSubject,
-    MessageNotFound,
+    InvalidSubjectError,
+    MessageNotFoundError,
     ProtocolError,
     StoredMessage,
     StreamConfig,
     StreamSource,
-    WrongStream,
+    WrongStreamError,
 )
 from pelton.client.jetstream.counters import entry_of, number_of, text_of_number
 from pelton.client.jetstream.schedules import pattern_of
@@ -46,7 +46,7 @@ def counters(name: str, **fields: Any) -> StreamConfig:
 def test_counters_against_a_dictionary(js: Any, unique: str) -> None:
     js.create_stream(counters(unique))
     counter = js.counter(unique)
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(MessageNotFoundError):
         counter.get(f"{unique}.a")
     draw = random.Random(7)
     model: dict[str, int] = {}
@@ -79,12 +79,12 @@ def test_an_increment_with_an_id_counts_once(js: Any, unique: str) -> None:
             counter.increment(f"{unique}.a", wrong)
     with pytest.raises(ValueError, match="digits"):
         counter.increment(f"{unique}.a", 1 << 100_000)
-    with pytest.raises(InvalidSubject):
+    with pytest.raises(InvalidSubjectError):
         counter.get(f"{unique}.*")
     with pytest.raises(ValueError, match="name"):
         js.counter("a.b")
     js.create_stream(counters(f"{unique}x", subjects=[f"{unique}x"]))
-    with pytest.raises(WrongStream, match=f"{unique}x"):
+    with pytest.raises(WrongStreamError, match=f"{unique}x"):
         counter.increment(f"{unique}x")
     js.create_stream(StreamConfig(name=f"{unique}p", subjects=[f"{unique}p"], storage="memory"))
     with pytest.raises(ApiError):

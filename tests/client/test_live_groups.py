@@ -14,17 +14,17 @@ import pytest
 
 from pelton.client import (
     ConsumerConfig,
-    ConsumerExists,
-    ConsumerNotFound,
+    ConsumerExistsError,
+    ConsumerNotFoundError,
     ElasticGroupConfig,
-    GroupChanged,
-    GroupExists,
-    GroupNotFound,
+    GroupChangedError,
+    GroupExistsError,
+    GroupNotFoundError,
     MemberMapping,
     PartitioningFilter,
     StaticGroupConfig,
     StreamConfig,
-    StreamNotFound,
+    StreamNotFoundError,
     SubjectTransform,
     connect,
 )
@@ -63,15 +63,15 @@ def make_stream(js: Any, unique: str) -> None:
 
 def test_a_static_group_is_created_listed_and_deleted(js: Any, unique: str) -> None:
     config = StaticGroupConfig(max_members=2, members=["m1", "m2"])
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         js.create_static_group(unique, "g", config)
-    with pytest.raises(GroupNotFound, match="'g'"):
+    with pytest.raises(GroupNotFoundError, match="'g'"):
         js.static_group(unique, "g")
     assert js.static_group_names(unique) == []
     make_stream(js, unique)
     group = js.create_static_group(unique, "g", config)
     assert js.create_static_group(unique, "g", config).config() == config
-    with pytest.raises(GroupExists, match="another configuration"):
+    with pytest.raises(GroupExistsError, match="another configuration"):
         js.create_static_group(unique, "g", StaticGroupConfig(max_members=3, members=["m1"]))
     js.create_static_group(unique, "g-2", config)
     assert js.static_group_names(unique) == ["g", "g-2"]
@@ -79,12 +79,12 @@ def test_a_static_group_is_created_listed_and_deleted(js: Any, unique: str) -> N
     assert group.active_members() == []
     with pytest.raises(ValueError, match="'m3' has no partition"):
         group.consume("m3")
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         group.step_down("m1")
     document = js.key_value("static-consumer-groups").get(f"{unique}.g").data
     assert document == config.encode()
     group.delete()
-    with pytest.raises(GroupNotFound):
+    with pytest.raises(GroupNotFoundError):
         group.config()
     assert js.static_group_names(unique) == ["g-2"]
 
@@ -97,7 +97,7 @@ def test_an_elastic_group_is_created_changed_and_deleted(js: Any, unique: str) -
     assert group.add_members("c", "a") == ["b", "a", "c"]
     assert group.drop_members("b", "nobody") == ["a", "c"]
     assert js.create_elastic_group(unique, "g", config).config().members == ["a", "c"]
-    with pytest.raises(GroupExists):
+    with pytest.raises(GroupExistsError):
         js.create_elastic_group(unique, "g", elastic(unique))
     group.set_mappings([MemberMapping("a", [0, 3]), MemberMapping("d", [1, 2])])
     assert js.elastic_group(unique, "g").partitions() == {"a": [0, 3], "d": [1, 2]}
@@ -118,7 +118,7 @@ def test_an_elastic_group_is_created_changed_and_deleted(js: Any, unique: str) -
     group.delete()
     assert f"{unique}-g" not in js.stream_names()
     for call in (group.delete, group.config, lambda: group.add_members("a")):
-        with pytest.raises(GroupNotFound):
+        with pytest.raises(GroupNotFoundError):
             call()
 
 
@@ -171,7 +171,7 @@ def test_members_of_a_static_group_share_its_partitions(js: Any, unique: str) ->
             assert member in group.active_members()
     assert found == {f"{unique}.{key}": [key, key + 10, key + 20] for key in range(10)}
     assert set(js.consumer_names(unique)) == {"g-m1", "g-m2"}
-    with pytest.raises(ConsumerExists):
+    with pytest.raises(ConsumerExistsError):
         js.create_consumer(unique, ConsumerConfig(name="g-m1"), action="create")
     group.delete()
     assert js.consumer_names(unique) == []
@@ -190,7 +190,7 @@ def test_a_static_group_that_is_replaced_ends_its_members(js: Any, unique: str) 
         bucket.put(f"{unique}.g", config.encode())
         with group.consume("m1") as messages:
             bucket.put(f"{unique}.g", document)
-            with pytest.raises(GroupChanged, match=words):
+            with pytest.raises(GroupChangedError, match=words):
                 next(iter(messages))
     bucket.put(f"{unique}.g", config.encode())
     with group.consume("m1") as messages:

@@ -17,17 +17,17 @@ from pelton.client import (
     SubjectTransform,
 )
 from pelton.errors import (
-    BadBucket,
-    BucketExists,
-    BucketNotFound,
-    ConnectionClosed,
-    InvalidKey,
-    InvalidValue,
-    KeyExists,
-    NotEnabled,
-    NoValue,
-    RevisionConflict,
-    Timeout,
+    BadBucketError,
+    BucketExistsError,
+    BucketNotFoundError,
+    ConnectionClosedError,
+    InvalidKeyError,
+    InvalidValueError,
+    KeyExistsError,
+    NotEnabledError,
+    NoValueError,
+    PeltonTimeoutError,
+    RevisionConflictError,
 )
 from tests.client.features import knows
 from tests.client.shells import connected
@@ -68,16 +68,16 @@ def plain(entries: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def test_buckets_are_created_changed_listed_and_deleted(js: Any, unique: str) -> None:
-    with pytest.raises(BucketNotFound, match=unique):
+    with pytest.raises(BucketNotFoundError, match=unique):
         js.key_value(unique)
-    with pytest.raises(BucketNotFound, match=unique):
+    with pytest.raises(BucketNotFoundError, match=unique):
         js.update_key_value(KeyValueConfig(bucket=unique))
     config = KeyValueConfig(bucket=unique, history=3, storage="memory", ttl="1h", description="d")
     first = js.create_key_value(config)
     assert (first.bucket, first.stream) == (unique, f"KV_{unique}")
     first.put("a", b"1")
     assert js.create_key_value(config).get("a").data == b"1"
-    with pytest.raises(BucketExists, match="update it"):
+    with pytest.raises(BucketExistsError, match="update it"):
         js.create_key_value(KeyValueConfig(bucket=unique, history=4, storage="memory"))
     changed = KeyValueConfig(bucket=unique, history=4, storage="memory", max_bytes=10**6)
     assert js.update_key_value(changed).get("a").data == b"1"
@@ -91,7 +91,7 @@ def test_buckets_are_created_changed_listed_and_deleted(js: Any, unique: str) ->
     listed = {each.bucket: each for each in js.key_values()}
     assert (listed[unique].history, listed[f"{unique}2"].history) == (5, 1)
     assert f"{unique}3" not in listed
-    with pytest.raises(BadBucket, match="does not store"):
+    with pytest.raises(BadBucketError, match="does not store"):
         js.key_value(f"{unique}3")
     js.delete_stream(f"KV_{unique}3")
     js.key_value(f"{unique}2").destroy()
@@ -111,7 +111,7 @@ def test_buckets_are_created_changed_listed_and_deleted(js: Any, unique: str) ->
         first.snapshot,
         first.purge_deletes,
     ):
-        with pytest.raises(BucketNotFound, match=unique):
+        with pytest.raises(BucketNotFoundError, match=unique):
             gone()
 
 
@@ -131,11 +131,11 @@ def test_a_key_and_its_revisions(bucket: Any) -> None:
     assert (old.value, old.created <= entry.created) == (b"1", True)
     assert bucket.get("a.c", first) is None
     assert bucket.get("a.b", 999) is None
-    with pytest.raises(RevisionConflict, match=r"'a\.b'.*not at revision 1") as refused:
+    with pytest.raises(RevisionConflictError, match=r"'a\.b'.*not at revision 1") as refused:
         bucket.update("a.b", b"3", first)
     assert (refused.value.key, refused.value.revision) == ("a.b", first)
     for call in (bucket.delete, bucket.purge):
-        with pytest.raises(RevisionConflict):
+        with pytest.raises(RevisionConflictError):
             call("a.b", revision=first)
     marker = bucket.delete("a.b", revision=second)
     assert bucket.get("a.b") is None
@@ -151,14 +151,14 @@ def test_a_key_and_its_revisions(bucket: Any) -> None:
 
 def test_create_takes_the_place_of_a_marker_only(bucket: Any) -> None:
     assert bucket.create("k", b"1") == 1
-    with pytest.raises(KeyExists, match=r"'k'.*exists"):
+    with pytest.raises(KeyExistsError, match=r"'k'.*exists"):
         bucket.create("k", b"2")
     bucket.delete("k")
     assert bucket.create("k", b"3") == 3
     bucket.purge("k")
     assert bucket.create("k", b"4") == 5
     assert bucket.get("k").value == b"4"
-    with pytest.raises(RevisionConflict):
+    with pytest.raises(RevisionConflictError):
         bucket.update("k", b"5", 0)
     assert bucket.update("new", b"1", 0) == 6
 
@@ -177,7 +177,7 @@ def test_mistakes_are_found_before_anything_is_sent(bucket: Any) -> None:
         lambda: bucket.put_many({"": b""}),
         lambda: bucket.transaction().put("ä", b""),
     ):
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidKeyError):
             call()
     for wrong in (
         lambda: bucket.put("a", "text"),
@@ -219,7 +219,7 @@ def test_lifetimes(js: Any, unique: str) -> None:
     assert info.headers["Nats-TTL"] == ["1m0s"]
     without = js.create_key_value(KeyValueConfig(bucket=f"{unique}x", storage="memory"))
     for call in (lambda: without.create("a", b"", ttl=5), lambda: without.purge("a", ttl=5)):
-        with pytest.raises(NotEnabled, match="limit_marker_ttl"):
+        with pytest.raises(NotEnabledError, match="limit_marker_ttl"):
             call()
     js.update_key_value(
         KeyValueConfig(bucket=f"{unique}x", storage="memory", limit_marker_ttl="5s")
@@ -281,9 +281,9 @@ def test_deletes_are_purged_when_they_are_old(bucket: Any) -> None:
 def test_several_keys_at_once(bucket: Any) -> None:
     assert bucket.put_many({}) == {}
     assert bucket.put_many({"a": b"1", "b": b"2"}) == {"a": 1, "b": 2}
-    with pytest.raises(RevisionConflict, match="one of the keys"):
+    with pytest.raises(RevisionConflictError, match="one of the keys"):
         bucket.put_many({"a": b"x", "c": b"x"}, revisions={"a": 9})
-    with pytest.raises(RevisionConflict, match="'a'"):
+    with pytest.raises(RevisionConflictError, match="'a'"):
         bucket.put_many({"a": b"x"}, revisions={"a": 9})
     assert bucket.put_many({"a": b"3", "c": b"4"}, revisions={"a": 1, "c": 0}) == {"a": 3, "c": 4}
     bucket.delete("c")
@@ -308,7 +308,7 @@ def test_several_keys_at_once(bucket: Any) -> None:
     change = bucket.transaction()
     change.delete("a")
     change.create("c", b"8")
-    with pytest.raises(KeyExists, match="'c'"):
+    with pytest.raises(KeyExistsError, match="'c'"):
         change.commit()
     change = bucket.transaction()
     with pytest.raises(ZeroDivisionError):
@@ -326,7 +326,7 @@ def abandon(change: Any) -> None:
 
 def test_a_bucket_without_transactions_says_so(js: Any, unique: str) -> None:
     bucket = js.create_key_value(KeyValueConfig(bucket=unique, storage="memory"))
-    with pytest.raises(NotEnabled, match=r"allow_atomic.*2\.12"):
+    with pytest.raises(NotEnabledError, match=r"allow_atomic.*2\.12"):
         bucket.put_many({"a": b"1"})
     assert bucket.status().values == 0
     bucket.destroy()
@@ -367,7 +367,7 @@ def test_a_watch_tells_values_from_updates(bucket: Any) -> None:
     loop.stop()
     loop.stop()
     assert list(loop) == []
-    with pytest.raises(ConnectionClosed, match="stopped"):
+    with pytest.raises(ConnectionClosedError, match="stopped"):
         loop.next()
 
 
@@ -377,7 +377,7 @@ def test_where_a_watch_begins(bucket: Any) -> None:
             bucket.put("a", b"%d" % n)
         assert watch.initial() == []
         assert [entry.is_update for entry in islice(watch, 4)] == [True] * 4
-        with pytest.raises(Timeout, match="came in time"):
+        with pytest.raises(PeltonTimeoutError, match="came in time"):
             watch.next(0.01)
     with bucket.watch(history=True) as watch:
         assert [entry.value for entry in watch.initial()] == [b"0", b"1", b"2", b"3"]
@@ -388,7 +388,7 @@ def test_where_a_watch_begins(bucket: Any) -> None:
     with bucket.watch("a", without_values=True) as watch:
         (entry,) = watch.initial()
         assert (entry.key, entry.size, entry.data) == ("a", 1, b"")
-        with pytest.raises(NoValue, match="not delivered"):
+        with pytest.raises(NoValueError, match="not delivered"):
             _ = entry.value
 
 
@@ -422,7 +422,7 @@ def test_the_watch_of_a_bucket_that_is_deleted_ends(js: Any, unique: str) -> Non
     assert watch.initial() == []
     bucket.destroy()
     for _ in range(2):
-        with pytest.raises(BucketNotFound, match=unique):
+        with pytest.raises(BucketNotFoundError, match=unique):
             watch.next(WAIT)
     watch.stop()
 
@@ -458,13 +458,13 @@ def test_a_typed_bucket(bucket: Any) -> None:
     assert devices.get("a").value == Device("oven", 7)
     assert devices.update("a", Device("fan"), revision) == 2
     assert [entry.value for entry in devices.history("a")] == [Device("oven", 7), Device("fan")]
-    with pytest.raises(InvalidValue, match="cannot be stored"):
+    with pytest.raises(InvalidValueError, match="cannot be stored"):
         devices.put("a", {"name": 5})
     bucket.put("b", b"not json")
     with devices.watch() as watch:
         good, bad = watch.initial()
         assert good.value == Device("fan")
-        with pytest.raises(InvalidValue, match="holds an invalid value"):
+        with pytest.raises(InvalidValueError, match="holds an invalid value"):
             _ = bad.value
         devices.put("c", Device("lamp"))
         assert watch.next(WAIT).value == Device("lamp")
@@ -491,7 +491,7 @@ def test_codecs_of_keys(bucket: Any) -> None:
     assert bucket.keys("_root_.>") == ["_root_.users.anna"]
     assert paths.get("/users/anna/").value == "1"
     bucket.put("_-", b"")
-    with pytest.raises(InvalidKey, match="cannot be decoded"):
+    with pytest.raises(InvalidKeyError, match="cannot be decoded"):
         texts.keys()
 
 

@@ -15,22 +15,22 @@ import pelton.client
 from pelton.api import ApiError as WireError
 from pelton.client import (
     ConsumerConfig,
-    ConsumerExists,
-    ConsumerNotFound,
+    ConsumerExistsError,
+    ConsumerNotFoundError,
     DirectGetError,
-    InvalidStreamConfig,
-    MaximumConsumers,
-    MessageNotFound,
-    NoResponders,
-    NotClustered,
+    InvalidStreamConfigError,
+    MaximumConsumersError,
+    MessageNotFoundError,
+    NoRespondersError,
+    NotClusteredError,
+    PeltonTimeoutError,
     StreamConfig,
-    StreamExists,
-    StreamNotFound,
-    StreamSealed,
-    SubjectsOverlap,
-    Timeout,
-    WrongLastMessageId,
-    WrongStream,
+    StreamExistsError,
+    StreamNotFoundError,
+    StreamSealedError,
+    SubjectsOverlapError,
+    WrongLastMessageIdError,
+    WrongStreamError,
     connect_blocking,
 )
 from pelton.client.jetstream.direct import PAGE_MAX, single_get
@@ -72,7 +72,7 @@ def fill(js: Any, *subjects: str) -> None:
 
 def test_streams_are_created_updated_and_found(js: Any, unique: str) -> None:
     assert js.stream_name_by_subject(f"{unique}.a") == unique
-    with pytest.raises(StreamNotFound, match=f"{unique}x.a"):
+    with pytest.raises(StreamNotFoundError, match=f"{unique}x.a"):
         js.stream_name_by_subject(f"{unique}x.a")
     with pytest.raises(ValueError, match="empty"):
         js.stream_name_by_subject("")
@@ -85,30 +85,30 @@ def test_streams_are_created_updated_and_found(js: Any, unique: str) -> None:
 
 def test_errors_have_a_class_of_their_own(js: Any, unique: str) -> None:
     for wrong, kind in (
-        (config(unique, max_msgs=3), StreamExists),
-        (config(f"{unique}o", subjects=[f"{unique}.a"]), SubjectsOverlap),
-        (config(f"{unique}i", max_age="1s", duplicate_window="1h"), InvalidStreamConfig),
+        (config(unique, max_msgs=3), StreamExistsError),
+        (config(f"{unique}o", subjects=[f"{unique}.a"]), SubjectsOverlapError),
+        (config(f"{unique}i", max_age="1s", duplicate_window="1h"), InvalidStreamConfigError),
     ):
         with pytest.raises(kind):
             js.create_stream(wrong)
     js.publish(f"{unique}.a", msg_id="1")
-    with pytest.raises(WrongLastMessageId):
+    with pytest.raises(WrongLastMessageIdError):
         js.publish(f"{unique}.a", expected_last_msg_id="2")
-    with pytest.raises(WrongStream):
+    with pytest.raises(WrongStreamError):
         js.publish(f"{unique}.a", expected_stream="other")
     js.update_stream(config(unique, max_consumers=-1))
     js.create_consumer(unique, ConsumerConfig(name="c"), action="create")
-    with pytest.raises(ConsumerExists):
+    with pytest.raises(ConsumerExistsError):
         js.create_consumer(unique, ConsumerConfig(name="c", ack_wait=99), action="create")
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.update_consumer(unique, ConsumerConfig(name="d"))
     few = config(f"{unique}f", subjects=[f"{unique}f"], max_consumers=1)
     js.create_stream(few)
     js.create_consumer(few.name, ConsumerConfig(name="c"))
-    with pytest.raises(MaximumConsumers):
+    with pytest.raises(MaximumConsumersError):
         js.create_consumer(few.name, ConsumerConfig(name="d"))
     js.update_stream(config(few.name, subjects=[few.name], max_consumers=1, sealed=True))
-    with pytest.raises(StreamSealed):
+    with pytest.raises(StreamSealedError):
         js.publish(few.name)
     js.delete_stream(few.name)
 
@@ -139,7 +139,7 @@ def test_lists_come_page_by_page(client: Any, js: Any, unique: str) -> None:
     assert [info.config.name for info in js.iter_streams(f"{unique}.a")] == [unique]
     assert unique in list(js.iter_stream_names())
     assert list(js.iter_streams(f"nobody.{unique}")) == []
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         list(js.iter_consumers(f"{unique}x"))
 
 
@@ -173,11 +173,11 @@ def test_consumers_pause_resume_reset_and_lose_pins(js: Any, unique: str) -> Non
         ConsumerConfig(name="p", priority_groups=["g"], priority_policy="pinned_client"),
     )
     js.unpin_consumer(unique, "p", "g")
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.unpin_consumer(unique, "q", "g")
     with pytest.raises(ValueError, match="group"):
         js.unpin_consumer(unique, "p", "")
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.pause_consumer(unique, "gone", until)
 
 
@@ -186,7 +186,7 @@ def test_a_single_server_has_no_leaders_to_change(js: Any, unique: str) -> None:
         lambda: js.step_down_stream(unique),
         lambda: js.remove_stream_peer(unique, "s1"),
     ):
-        with pytest.raises(NotClustered):
+        with pytest.raises(NotClusteredError):
             ask()
 
 
@@ -206,7 +206,7 @@ def test_leaders_step_down_in_a_cluster() -> None:
             try:
                 js.publish("s.a", msg_id="one", timeout=3)
                 break
-            except Timeout:
+            except PeltonTimeoutError:
                 continue
         assert js.stream_info("S").state.messages == 1
 
@@ -227,9 +227,9 @@ def test_direct_gets_of_one_message(js: Any, unique: str) -> None:
     assert js.direct_get(unique, next_by_subject=b).seq == 2
     assert js.direct_get(unique, start_time=first.timestamp_ns + 1).seq in (2, 3)
     for missing in ({"seq": 9}, {"last_by_subject": f"{unique}.c"}):
-        with pytest.raises(MessageNotFound):
+        with pytest.raises(MessageNotFoundError):
             js.direct_get(unique, **missing)
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         js.direct_get(f"{unique}x", 1)
 
 
@@ -268,7 +268,7 @@ def test_batches_of_direct_gets_against_a_list(js: Any, unique: str) -> None:
     assert next(iter(js.get_batch(unique))).seq == 1, "an iteration may be left"
     with pytest.raises(ValueError, match="batch"):
         list(js.get_batch(unique, 0))
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         list(js.get_batch(f"{unique}x"))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
 from pelton.client.blocking.bulk.columns import read_range
 from pelton.client.blocking.bulk.stored import read_stored
-from pelton.errors import ApiError, PermissionsViolation, StreamNotFound
+from pelton.errors import ApiError, PermissionsViolationError, StreamNotFoundError
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import length
 
@@ -204,7 +204,7 @@ def test_far_apart(js):
 
 
 def test_errors(js):
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         list(read_stored(js, "NOBODY", 1, 10))
     assert list(read_stored(js, "NOBODY", 10, 10)) == []
 
@@ -223,9 +223,9 @@ def test_what_may_not_be_asked_is_said_at_once(kind, tmp_path):
             js = nc.jetstream()
             js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
             js.publish("s.a", b"x")
-            with pytest.raises(PermissionsViolation, match=r"STREAM\.MSG\.GET\.S"):
+            with pytest.raises(PermissionsViolationError, match=r"STREAM\.MSG\.GET\.S"):
                 list(read_stored(js, "S", 1, 2))
-            with pytest.raises(PermissionsViolation, match=r"STREAM\.MSG\.GET\.S"):
+            with pytest.raises(PermissionsViolationError, match=r"STREAM\.MSG\.GET\.S"):
                 js.get_message("S", 1)
     finally:
         process.remove()

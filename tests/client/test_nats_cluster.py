@@ -20,7 +20,7 @@ from pelton.client import (
 )
 from pelton.client.jetstream import ordered
 from pelton.client.jetstream.publishing import RETRY_S
-from pelton.errors import NoResponders, PeltonError, StreamNotFound
+from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from tests.client.everything import PATIENCE_S, UNUSED_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
 from tests.nats_clusters import NatsCluster, running_cluster, wait_until_ready
@@ -68,7 +68,7 @@ def remove(client: BlockingClient, stream: str) -> None:
         try:
             client.jetstream(timeout=3).delete_stream(stream)
             return
-        except StreamNotFound:
+        except StreamNotFoundError:
             return
         except PeltonError:
             wait_until_ready(client)
@@ -101,7 +101,7 @@ def test_publishing_goes_on_with_the_next_leader(
 
 def test_a_subject_without_a_stream_is_told_in_time(client: BlockingClient) -> None:
     begun = time.monotonic()
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         client.jetstream().publish("nobody", b"x", timeout=2 * RETRY_S)
     assert time.monotonic() - begun >= RETRY_S
 

@@ -13,15 +13,15 @@ from pelton.client import (
     ConsumerConfig,
     ConsumerInfo,
     KeyValueConfig,
-    NotEnabled,
+    NotEnabledError,
     ObjectStoreConfig,
+    PeltonTimeoutError,
     StaticGroupConfig,
     StreamConfig,
     StreamConsumerLimits,
     StreamInfo,
     StreamSource,
     SubjectTransform,
-    Timeout,
 )
 from pelton.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
 from pelton.client.plans.jetstream import Plans
@@ -101,13 +101,15 @@ def test_each_field_is_asked_for_and_missed(plain: Any, field: str, level: int, 
     asked = next(call)
     if level:
         assert asked.subject == "$JS.API.INFO"
-        with pytest.raises(NotEnabled, match=f"does not know {need.field}: it needs nats-server 2"):
+        with pytest.raises(
+            NotEnabledError, match=f"does not know {need.field}: it needs nats-server 2"
+        ):
             call.send(account(level - 1))
         call = call_of(config)
         next(call)
         asked = call.send(account(level))
     assert ".CREATE" in asked.subject
-    with pytest.raises(NotEnabled, match=f"without {need.field}, which it does not know"):
+    with pytest.raises(NotEnabledError, match=f"without {need.field}, which it does not know"):
         call.send(made(plain))
     lenient = call_of(config, strict=False)
     assert ".CREATE" in next(lenient).subject
@@ -121,7 +123,7 @@ def test_without_an_answer_about_the_level_the_call_itself_tells() -> None:
     config = StreamConfig(name="S", allow_msg_ttl=True)
     call = call_of(config)
     next(call)
-    assert call.throw(Timeout("nobody may ask")).subject == "$JS.API.STREAM.CREATE.S"
+    assert call.throw(PeltonTimeoutError("nobody may ask")).subject == "$JS.API.STREAM.CREATE.S"
     assert result(call, made(config)).config == config
 
 
@@ -153,24 +155,30 @@ def test_an_older_server_makes_nothing_that_it_does_not_know(
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["a", "b"]))
         for config in (StreamConfig(name="T", allow_msg_ttl=True), StreamConfig(allow_atomic=True)):
-            with pytest.raises(NotEnabled, match="the server does not know allow_"):
+            with pytest.raises(NotEnabledError, match="the server does not know allow_"):
                 js.create_stream(replace(config, name="T"))
-        with pytest.raises(NotEnabled, match=r"limit_marker_ttl: it needs nats-server 2\.11"):
+        with pytest.raises(NotEnabledError, match=r"limit_marker_ttl: it needs nats-server 2\.11"):
             js.create_key_value(KeyValueConfig(bucket="b", limit_marker_ttl="5s"))
-        with pytest.raises(NotEnabled, match="allow_msg_ttl"):
+        with pytest.raises(NotEnabledError, match="allow_msg_ttl"):
             js.update_stream(StreamConfig(name="S", subjects=["a", "b"], allow_msg_ttl=True))
-        with pytest.raises(NotEnabled, match="priority_groups, priority_policy: it needs"):
+        with pytest.raises(NotEnabledError, match="priority_groups, priority_policy: it needs"):
             js.create_consumer(
                 "S", ConsumerConfig(name="c", priority_groups=["g"], priority_policy="overflow")
             )
         assert (js.stream_names(), js.consumer_names("S")) == (["S"], [])
         js.publish("a", b"1")
         js.create_consumer("S", ConsumerConfig(durable_name="d"))
-        with pytest.raises(NotEnabled, match=r"pauses of consumers: it needs nats-server 2\.11"):
+        with pytest.raises(
+            NotEnabledError, match=r"pauses of consumers: it needs nats-server 2\.11"
+        ):
             js.pause_consumer("S", "d", 2 * 10**18)
-        with pytest.raises(NotEnabled, match=r"resets of consumers: it needs nats-server 2\.14"):
+        with pytest.raises(
+            NotEnabledError, match=r"resets of consumers: it needs nats-server 2\.14"
+        ):
             js.reset_consumer("S", "d")
-        with pytest.raises(NotEnabled, match=r"pins of priority groups: it needs nats-server 2"):
+        with pytest.raises(
+            NotEnabledError, match=r"pins of priority groups: it needs nats-server 2"
+        ):
             js.unpin_consumer("S", "d", "g")
         info = js.create_stream(StreamConfig(name="T", allow_msg_ttl=True), strict=False)
         assert not info.config.allow_msg_ttl
@@ -197,7 +205,9 @@ def test_what_an_older_server_has_left_out_is_told(shell: str, older: ServerProc
             if version_of("older") >= (2, 10):
                 call()
                 continue
-            with pytest.raises(NotEnabled, match=rf"without {field}.*it needs nats-server 2\.10"):
+            with pytest.raises(
+                NotEnabledError, match=rf"without {field}.*it needs nats-server 2\.10"
+            ):
                 call()
         for name in js.stream_names():
             js.delete_stream(name)
@@ -210,7 +220,10 @@ def test_a_member_of_a_group_is_told_at_once(shell: str, older: ServerProcess) -
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["*.a"]))
         group = js.create_static_group("S", "g", StaticGroupConfig(max_members=2, members=["m"]))
-        with group.consume("m", print) as messages, pytest.raises(NotEnabled, match="priority"):
+        with (
+            group.consume("m", print) as messages,
+            pytest.raises(NotEnabledError, match="priority"),
+        ):
             messages.run(timeout=60)
         js.delete_stream("S")
 
@@ -229,7 +242,8 @@ def test_direct_gets_that_an_older_server_does_not_know(shell: str, older: Serve
             lambda: list(js.get_last_messages_for("S", ["a", "b"])),
         ):
             with pytest.raises(
-                NotEnabled, match=r"direct gets by time or in batches: it needs nats-server 2\.11"
+                NotEnabledError,
+                match=r"direct gets by time or in batches: it needs nats-server 2\.11",
             ):
                 call()
         js.delete_stream("S")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ObjectStoreConfig, Timeout
+from pelton.client import ObjectStoreConfig, PeltonTimeoutError
 from pelton.testing import broker
 from tests.client.everything import calling
 from tests.client.shells import connected
@@ -86,5 +86,5 @@ def test_chunks_that_are_refused_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
             "publish_chunk",
             lambda *chunk: client._connection.publish(chunk[2], b"", "", NOBODY),
         )
-        with pytest.raises(Timeout, match="no ack of a chunk"):
+        with pytest.raises(PeltonTimeoutError, match="no ack of a chunk"):
             store.put("o", b"data", patience=0.3)

@@ -12,7 +12,7 @@ import nats.js.api
 import nats.js.errors
 import pytest
 
-from pelton.client import ObjectInfo, ObjectLink, ObjectNotFound, ObjectStoreConfig, connect
+from pelton.client import ObjectInfo, ObjectLink, ObjectNotFoundError, ObjectStoreConfig, connect
 from pelton.client.objects.models import decode_meta, encode_meta, same_digest
 from tests.ways import SEED
 
@@ -96,7 +96,7 @@ async def they_write(ours: Any, theirs: Any, blob: bytes) -> None:
     await ours.update_meta("theirs", description="changed")
     assert (await theirs.get_info("theirs")).description == "changed"
     await theirs.delete("theirs")
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectNotFoundError):
         await ours.get("theirs")
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ObjectInfo, ObjectNotFound, ObjectStoreConfig, connect_blocking
+from pelton.client import ObjectInfo, ObjectNotFoundError, ObjectStoreConfig, connect_blocking
 from pelton.client.blocking.running import run
-from pelton.errors import ObjectExists, PeltonError, WrongLastSequence
+from pelton.errors import ObjectExistsError, PeltonError, WrongLastSequenceError
 from tests.ways import SEED, length
 
 if TYPE_CHECKING:
@@ -90,18 +90,18 @@ def test_a_rename_and_a_rival(
         renamed, other = by_turns(client, dice, *calls)
         left = contents(client, store)
         failed = [isinstance(each, PeltonError) for each in (renamed, other)]
-        assert not any(isinstance(each, WrongLastSequence) for each in (renamed, other))
+        assert not any(isinstance(each, WrongLastSequenceError) for each in (renamed, other))
         if rival in ("delete", "rename"):
             assert sorted(failed) == [False, True]
             gone = {"b": FIRST}, {"c": FIRST} if rival == "rename" else {}
             assert left == gone[failed[0]]
-            assert isinstance((renamed, other)[failed[1]], ObjectNotFound)
+            assert isinstance((renamed, other)[failed[1]], ObjectNotFoundError)
         elif rival == "put":
             assert failed == [False, False]
             assert left in ({"a": SECOND, "b": FIRST}, {"b": SECOND})
         elif rival == "put the new one":
             assert left == ({"a": FIRST, "b": SECOND} if failed[0] else {"b": SECOND})
-            assert not failed[0] or isinstance(renamed, ObjectExists)
+            assert not failed[0] or isinstance(renamed, ObjectExistsError)
         elif rival == "delete the new one":
             assert left == ({"b": FIRST} if failed[1] else {})
         else:
@@ -133,7 +133,7 @@ def test_a_change_of_properties_and_a_rival(
         assert not isinstance(other, PeltonError)
         if rival == "delete":
             assert contents(client, store) == {}
-            assert isinstance(changed, ObjectNotFound | ObjectInfo)
+            assert isinstance(changed, ObjectNotFoundError | ObjectInfo)
         else:
             assert contents(client, store) == {"a": SECOND if rival == "put" else FIRST}
             assert not isinstance(changed, PeltonError)

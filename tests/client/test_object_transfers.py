@@ -13,9 +13,9 @@ import pytest
 from pelton.client import (
     ApiError,
     Client,
-    ConnectionClosed,
+    ConnectionClosedError,
     ObjectStoreConfig,
-    Timeout,
+    PeltonTimeoutError,
     connect,
     connect_blocking,
 )
@@ -149,7 +149,7 @@ def test_a_put_that_cannot_tidy_up_says_so(shell: str, own_server: ServerProcess
                     pass
                 own_server.stop()
 
-        with pytest.raises((Timeout, ConnectionClosed)) as failed:
+        with pytest.raises((PeltonTimeoutError, ConnectionClosedError)) as failed:
             store.put("o", pieces(stop), chunk_size=CHUNK, patience=0.2)
         (note,) = failed.value.__notes__
         assert "purge '$O.B.C." in note

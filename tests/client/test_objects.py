@@ -12,16 +12,16 @@ import pytest
 
 from pelton.client import (
     ApiError,
-    BucketExists,
-    BucketNotFound,
-    LinkNotFollowed,
-    ObjectDamaged,
-    ObjectExists,
+    BucketExistsError,
+    BucketNotFoundError,
+    LinkNotFollowedError,
+    ObjectDamagedError,
+    ObjectExistsError,
     ObjectLink,
-    ObjectNotFound,
-    ObjectReplaced,
+    ObjectNotFoundError,
+    ObjectReplacedError,
     ObjectStoreConfig,
-    Timeout,
+    PeltonTimeoutError,
     connect_blocking,
 )
 from pelton.client.blocking.running import perform, run
@@ -119,15 +119,15 @@ def test_properties_and_their_changes(store: Any) -> None:
     changed = store.update_meta("a/b c.ä", description="other")
     assert (changed.description, changed.metadata) == ("other", {"k": "v"})
     store.put("taken", b"1")
-    with pytest.raises(ObjectExists, match="'taken'"):
+    with pytest.raises(ObjectExistsError, match="'taken'"):
         store.update_meta("a/b c.ä", rename="taken")
     store.delete("taken")
     renamed = store.update_meta("a/b c.ä", rename="taken", metadata={})
     assert store.get("taken") == BLOB
     assert store.info("taken").metadata == renamed.metadata == {}
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectNotFoundError):
         store.info("a/b c.ä")
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectNotFoundError):
         store.update_meta("never", description="x")
 
 
@@ -140,7 +140,7 @@ def test_an_earlier_object_leaves_nothing(store: Any) -> None:
     store.delete("o")
     assert messages(store) == 1
     for call in (store.get, store.delete, store.info, lambda name: list(store.chunks(name))):
-        with pytest.raises(ObjectNotFound, match="has no object 'o'"):
+        with pytest.raises(ObjectNotFoundError, match="has no object 'o'"):
             call("o")
     gone = store.info("o", show_deleted=True)
     assert (gone.deleted, gone.size, gone.chunks, gone.digest) == (True, 0, 0, "")
@@ -171,7 +171,7 @@ def test_links(js: Any, store: Any, unique: str) -> None:
         store.put("here", b"here")
         store.add_link("link", store.info("here"))
         assert store.get("link") == b"here"
-        with pytest.raises(ObjectExists):
+        with pytest.raises(ObjectExistsError):
             store.add_link("here", target)
         with pytest.raises(ValueError, match="is a link itself"):
             store.add_link("second", store.info("link"))
@@ -181,13 +181,13 @@ def test_links(js: Any, store: Any, unique: str) -> None:
             store.add_link("second", gone)
         whole = store.add_bucket_link("whole", f"{unique}-2")
         assert whole.link == ObjectLink(f"{unique}-2", "")
-        with pytest.raises(LinkNotFollowed, match="open that with object_store"):
+        with pytest.raises(LinkNotFollowedError, match="open that with object_store"):
             store.get("whole")
         other.add_link("target", store.info("here"))
         store.add_link("chain", store.info("here"))
         store.update_meta("here", rename="there")
         store.add_link("here", store.info("there"))
-        with pytest.raises(LinkNotFollowed, match="is a link itself"):
+        with pytest.raises(LinkNotFollowedError, match="is a link itself"):
             store.get("chain")
         store.delete("chain")
         store.put("link", b"an object now")
@@ -207,7 +207,7 @@ def test_watching(store: Any) -> None:
                 break
             told.append((each.name, each.deleted, each.mtime_ns > 0))
         assert told == [("a", False, True), ("b", True, True)]
-        with pytest.raises(Timeout):
+        with pytest.raises(PeltonTimeoutError):
             watcher.next(timeout=0.01)
         store.put("c", b"2")
         store.update_meta("c", description="new")
@@ -246,18 +246,18 @@ def test_a_damaged_object_is_not_returned(store: Any, js: Any, unique: str, tmp_
         lambda: store.get_file("o", target),
         lambda: list(store.chunks("o")),
     ):
-        with pytest.raises(ObjectDamaged, match="is damaged"):
+        with pytest.raises(ObjectDamagedError, match="is damaged"):
             get()
     js.publish(subject, second.data)  # now in another order
-    with pytest.raises(ObjectDamaged, match="do not have the digest"):
+    with pytest.raises(ObjectDamagedError, match="do not have the digest"):
         store.get_file("o", target)
     js.publish(subject, b"more")
-    with pytest.raises(ObjectDamaged):
+    with pytest.raises(ObjectDamagedError):
         store.get_file("o", target)
     assert target.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [target]
     js.publish(f"$O.{unique}.M.eA==", b"not JSON")
-    with pytest.raises(ObjectDamaged, match="does not describe"):
+    with pytest.raises(ObjectDamagedError, match="does not describe"):
         store.info("x")
     assert [each.name for each in store.list()] == ["o"]
     store.put("x", b"1")
@@ -285,7 +285,7 @@ def test_an_object_that_is_replaced_while_it_is_read(store: Any, server: ServerP
         chunks = store.chunks("o")
         next(chunks)
         writer.put("o", b"the new one")
-        with pytest.raises(ObjectReplaced, match="read it again"):
+        with pytest.raises(ObjectReplacedError, match="read it again"):
             list(chunks)
 
 
@@ -323,7 +323,7 @@ def test_buckets(js: Any, unique: str) -> None:
     made = status.stream_info.config
     assert made.subjects == [f"$O.{unique}.C.>", f"$O.{unique}.M.>"]
     assert (made.discard, made.allow_rollup_hdrs, made.allow_direct) == ("new", True, True)
-    with pytest.raises(BucketExists):
+    with pytest.raises(BucketExistsError):
         js.create_object_store(ObjectStoreConfig(bucket=unique))
     js.update_object_store(ObjectStoreConfig(bucket=unique, description="e", storage="memory"))
     status = js.object_store(unique).status()
@@ -332,9 +332,9 @@ def test_buckets(js: Any, unique: str) -> None:
     assert unique in [each.bucket for each in js.object_stores()]
     js.delete_object_store(unique)
     for call in (js.object_store, js.delete_object_store):
-        with pytest.raises(BucketNotFound):
+        with pytest.raises(BucketNotFoundError):
             call(unique)
-    with pytest.raises(BucketNotFound):
+    with pytest.raises(BucketNotFoundError):
         js.update_object_store(ObjectStoreConfig(bucket=unique))
 
 

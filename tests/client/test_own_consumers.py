@@ -12,7 +12,7 @@ from pelton.api import ErrorBody, error_from
 from pelton.api.subjects import Api
 from pelton.client.base.models import ConsumerConfig
 from pelton.client.session.own_consumers import OwnConsumers
-from pelton.errors import Timeout
+from pelton.errors import PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Server:
 
     def create_consumer(self, stream: str, config: ConsumerConfig) -> Steps[Any]:
         self.holds.add(config.name)
-        raise Timeout("no answer")
+        raise PeltonTimeoutError("no answer")
         yield
 
     def delete_consumer(self, stream: str, name: str) -> Steps[None]:
@@ -60,7 +60,7 @@ def unanswered(server: Server) -> OwnConsumers:
         delete_consumer=server.delete_consumer,
     )
     consumers = OwnConsumers(client, plans, "S")  # type: ignore[arg-type]  # what it uses of one
-    with pytest.raises(Timeout):
+    with pytest.raises(PeltonTimeoutError):
         run(consumers.creating(ConsumerConfig()))
     return consumers
 

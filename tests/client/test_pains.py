@@ -12,7 +12,7 @@ import pytest
 
 import pelton.testing
 from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig, connect, connect_blocking
-from pelton.errors import CallbackFailed, ConnectionLost
+from pelton.errors import CallbackFailedError, ConnectionLostError
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
@@ -37,7 +37,7 @@ def again(call: Callable[[], Any]) -> Any:
     while True:
         try:
             return call()
-        except ConnectionLost:
+        except ConnectionLostError:
             continue
 
 
@@ -64,7 +64,7 @@ def test_a_publish_with_an_id_outlives_its_connection(shell: str) -> None:
         assert js.publish("s.id", b"x", msg_id="1").duplicate
         broker.drop("s.*")
         breaks = pool.submit(cut, "s.none")
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             js.publish("s.none", b"x")
         breaks.result()
         assert [each.subject for each in broker.published if each.subject == "s.none"] == ["s.none"]
@@ -258,7 +258,7 @@ def test_on_error_is_told_in_place_of_the_log(
                 messages.run(timeout=0.05)
         js.delete_stream(unique)
         [error] = errors
-        assert isinstance(error, CallbackFailed)
+        assert isinstance(error, CallbackFailedError)
         assert isinstance(error.__cause__, LookupError)
         assert client.last_error is error
     assert not [each for each in caplog.records if "CallbackFailed" in each.getMessage()]

@@ -13,7 +13,7 @@ from pelton.client.base.interest import Interest
 from pelton.client.base.message import BaseMessage
 from pelton.client.base.tokens import Tokens
 from pelton.client.jetstream.publishing import RETRY_S, Window
-from pelton.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
+from pelton.errors import ApiError, NoRespondersError, ProtocolError, WrongLastSequenceError
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 INTEREST = Interest(1, "_INBOX.x.*", "", None)
@@ -30,7 +30,7 @@ def refuse(acks: Window, reply: str, now: float, *, clustered: bool = True) -> b
     settled = acks.settle(answer(reply, b"", NOBODY))
     assert settled is not None
     entry, error = settled
-    assert isinstance(error, NoResponders)
+    assert isinstance(error, NoRespondersError)
     return acks.bear(entry, error, now, clustered=clustered)
 
 
@@ -54,13 +54,13 @@ def test_an_ack_finds_its_message() -> None:
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        ({"headers": b"NATS/1.0 503\r\n\r\n", "data": b""}, NoResponders),
+        ({"headers": b"NATS/1.0 503\r\n\r\n", "data": b""}, NoRespondersError),
         (
             {
                 "data": b'{"error":{"code":400,"err_code":10071,"description":"wrong"},'
                 b'"stream":"S","seq":0}'
             },
-            WrongLastSequence,
+            WrongLastSequenceError,
         ),
         ({"data": b'{"error":{"code":400,"err_code":64000,"description":"new"}}'}, ApiError),
         ({"data": b"not json"}, ProtocolError),
@@ -145,7 +145,9 @@ def test_every_message_is_settled_exactly_once(steps: list[tuple[str, int]]) -> 
                 assert outstanding[entry.reply] or entry.reply in refused
                 refused.pop(entry.reply, None)
             for entry in failed:
-                assert isinstance(acks.why_failed(entry), NoResponders) == (entry.reply in refused)
+                assert isinstance(acks.why_failed(entry), NoRespondersError) == (
+                    entry.reply in refused
+                )
                 settled.append(entry.reply)
                 del outstanding[entry.reply]
                 refused.pop(entry.reply, None)
@@ -172,7 +174,7 @@ def test_what_no_stream_of_a_cluster_takes_is_sent_again_until_its_time_is_over(
     for entry in (plain, marked):
         assert refuse(acks, entry.reply, 0.9)
     assert acks.overdue(1.2) == ([marked], [plain])
-    assert isinstance(acks.why_failed(plain), NoResponders)
+    assert isinstance(acks.why_failed(plain), NoRespondersError)
     assert marked.attempts == 2
     assert not refuse(acks, marked.reply, 2.3)
 

@@ -16,13 +16,13 @@ from pelton.client.jetstream.pull import Fetch, Flow, control_reply, pull_body
 from pelton.client.plans.jetstream import Plans, publish_headers
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
-    ConsumerDeleted,
-    ConsumerNotFound,
-    NoResponders,
-    NotJetStreamMessage,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    NoRespondersError,
+    NotJetStreamMessageError,
     ProtocolError,
     PullError,
-    StreamNotFound,
+    StreamNotFoundError,
 )
 
 INTEREST = Interest(1, "_INBOX.x.*", "", None)
@@ -55,7 +55,7 @@ def test_a_fetch_that_saw_its_leader_go_has_none_when_none_came() -> None:
     assert fetch.may_begin_again(clustered=True)
     assert fetch.result() == []
     unknown = fetched(status("503"))
-    with pytest.raises(NoResponders):  # there may be no such consumer
+    with pytest.raises(NoRespondersError):  # there may be no such consumer
         unknown.result()
 
 
@@ -92,11 +92,11 @@ def test_a_fetch_ends_early_without_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("409 Consumer Deleted", ConsumerDeleted),
+        ("409 Consumer Deleted", ConsumerDeletedError),
         ("409 Exceeded MaxRequestBatch of 10", PullError),
         ("409 Message Size Exceeds MaxBytes", PullError),
         ("400 Bad Request - heartbeat value too large", PullError),
-        ("503", NoResponders),
+        ("503", NoRespondersError),
     ],
 )
 def test_a_fetch_fails_only_with_empty_hands(text: str, kind: type[Exception]) -> None:
@@ -146,9 +146,9 @@ def test_a_flow_forgets_what_an_ended_request_did_not_deliver() -> None:
 def test_a_flow_ends_with_its_consumer() -> None:
     pulls = flow()
     pulls.due()
-    with pytest.raises(ConsumerDeleted):
+    with pytest.raises(ConsumerDeletedError):
         pulls.take(status("409 Consumer Deleted"))
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         pulls.take(status("503"))
     with pytest.raises(ValueError, match="at least one"):
         flow(0)
@@ -183,7 +183,7 @@ def test_metadata_is_read_from_both_forms_of_ack_subjects(reply: str, expected: 
     "reply", ["", "_INBOX.1", "$JS.ACK.S.C.3.4.5.6", "$JS.ACK._.h.S.C.3.4.5.6"]
 )
 def test_metadata_of_other_messages_is_an_error(reply: str) -> None:
-    with pytest.raises(NotJetStreamMessage):
+    with pytest.raises(NotJetStreamMessageError):
         _ = BaseMessage("s", reply, b"", b"", INTEREST).metadata
 
 
@@ -267,11 +267,11 @@ def test_subjects_of_a_stream_are_asked_for_page_by_page() -> None:
 
 def test_errors_are_the_class_of_their_code() -> None:
     error = {"code": 404, "err_code": 10059, "description": "stream not found"}
-    with pytest.raises(StreamNotFound, match="stream not found") as caught:
+    with pytest.raises(StreamNotFoundError, match="stream not found") as caught:
         run(Plans().stream_info("S"), {"type": "x", "error": error})
     assert (caught.value.code, caught.value.err_code) == (404, 10059)
     error = {"code": 404, "err_code": 10014, "description": "consumer not found"}
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         run(Plans().consumer_info("S", "C"), {"error": error})
 
 

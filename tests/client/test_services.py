@@ -16,12 +16,12 @@ import pytest
 
 from pelton.client import (
     BlockingRequest,
-    CallbackFailed,
-    ConnectionClosed,
+    CallbackFailedError,
+    ConnectionClosedError,
     EndpointInfo,
     EndpointStats,
-    InvalidSubject,
-    NoResponders,
+    InvalidSubjectError,
+    NoRespondersError,
     ProtocolError,
     Request,
     ServiceConfig,
@@ -204,8 +204,8 @@ def test_requests_are_answered(service: Running, shell: str, server: ServerProce
         assert client.request(service.end).data == b"stopped"
     service.thread.join(60)
     kinds = {type(error) for error in service.errors}
-    assert CallbackFailed in kinds
-    failed_ones = [error for error in service.errors if isinstance(error, CallbackFailed)]
+    assert CallbackFailedError in kinds
+    failed_ones = [error for error in service.errors if isinstance(error, CallbackFailedError)]
     assert any(isinstance(error.__cause__, KeyError | TypeError) for error in failed_ones)
 
 
@@ -256,7 +256,7 @@ def test_a_stopped_service_answers_no_more(
         assert client.request(service.end).data == b"stopped"
         service.thread.join(60)
         assert service.service.stopped
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             client.request(f"{service.name}.v1.echo")
         assert client.service_client().ping(service.name) == []
         with pytest.raises(RuntimeError, match="is stopped"):
@@ -300,9 +300,9 @@ def test_mistakes_are_told(shell: str, server: ServerProcess, unique: str) -> No
         with pytest.raises(TypeError, match="not callable"):
             service.add_endpoint("two", b"")
         for prefix in ("", "a b", "a..b", "a.>"):
-            with pytest.raises(InvalidSubject):
+            with pytest.raises(InvalidSubjectError):
                 service.group(prefix)
-        with pytest.raises(InvalidSubject):
+        with pytest.raises(InvalidSubjectError):
             service.add_endpoint("two", echo, subject="a b")
         service.stop()
         service.stop()
@@ -329,7 +329,7 @@ def test_a_service_of_a_lost_client_says_so(own_server: ServerProcess) -> None:
         async with connect(own_server.url, reconnect=False) as client:
             service = await client.add_service(ServiceConfig(name="a", version="0.0.1"))
             own_server.stop()
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(ConnectionClosedError):
                 await service.run()
             await service.stop()
 

@@ -13,14 +13,14 @@ import pelton.client
 from pelton.client import ConsumerConfig, StreamConfig
 from pelton.client.base.steps import Call, FlowCall
 from pelton.errors import (
-    ConnectionClosed,
-    ConsumerDeleted,
-    NoResponders,
-    PublishFailed,
-    SlowConsumer,
-    StreamNotFound,
-    Timeout,
-    WrongLastSequence,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PublishFailedError,
+    SlowConsumerError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 from tests.client.shells import connected
 
@@ -112,10 +112,10 @@ def test_both_shells_have_the_same_calls_explained(name: str) -> None:
 
 
 def test_requests_and_flushes(client: Any, unique: str) -> None:
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         client.request(f"{unique}.nobody")
     subscription = client.subscribe(f"{unique}.*", max_msgs=2)
-    with pytest.raises(Timeout, match=unique):
+    with pytest.raises(PeltonTimeoutError, match=unique):
         client.request(f"{unique}.silent", timeout=0.05)
     assert subscription.next(5).reply
     assert client.rtt() < 60
@@ -129,7 +129,7 @@ def test_dropped_messages_are_told_of_once(client: Any, unique: str) -> None:
         for n in range(5):
             client.publish(unique, b"%d" % n)
         client.flush()
-        with pytest.raises(SlowConsumer) as told:
+        with pytest.raises(SlowConsumerError) as told:
             subscription.next()
         assert told.value.dropped == subscription.dropped == 3
         assert [subscription.next().data for _ in range(2)] == [b"0", b"1"]
@@ -137,7 +137,7 @@ def test_dropped_messages_are_told_of_once(client: Any, unique: str) -> None:
 
 def test_publishes_and_pulls(client: Any, js: Any, unique: str) -> None:
     assert [js.publish(f"{unique}.a", b"%d" % n).seq for n in range(3)] == [1, 2, 3]
-    with pytest.raises(WrongLastSequence):
+    with pytest.raises(WrongLastSequenceError):
         js.publish(f"{unique}.a", expected_last_seq=1)
     with js.publisher(window=3) as publisher:
         for n in range(3, 20):
@@ -146,7 +146,7 @@ def test_publishes_and_pulls(client: Any, js: Any, unique: str) -> None:
         publisher.flush()
         assert (publisher.acked, publisher.duplicates) == (18, 1)
         publisher.publish(f"{unique}x.a")
-        with pytest.raises(PublishFailed) as failed:
+        with pytest.raises(PublishFailedError) as failed:
             publisher.flush()
         assert [subject for subject, _, _ in failed.value.failures] == [f"{unique}x.a"]
     js.create_consumer(unique, ConsumerConfig(durable_name="c"))
@@ -162,9 +162,9 @@ def test_publishes_and_pulls(client: Any, js: Any, unique: str) -> None:
         assert found == [b"%d" % n for n in range(5, 20)]
         assert handle.fetch(1, no_wait=True) == []
         js.delete_consumer(unique, "c")
-        with pytest.raises((ConsumerDeleted, NoResponders)):
+        with pytest.raises((ConsumerDeletedError, NoRespondersError)):
             handle.fetch(1, timeout=5)
-    with pytest.raises(ConnectionClosed, match="is closed"):
+    with pytest.raises(ConnectionClosedError, match="is closed"):
         handle.fetch(1)
 
 
@@ -180,7 +180,7 @@ def test_whoever_leaves_an_ordered_reader_leaves_no_consumer(js: Any, unique: st
     assert len(js.consumer_names(unique)) == 1
     reader.close()
     assert js.consumer_names(unique) == []
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         next(js.ordered(f"{unique}x"))
 
 
@@ -197,7 +197,7 @@ def test_push_subscriptions(client: Any, js: Any, unique: str) -> None:
         assert again.acked
         assert (message.data, again.metadata.delivered) == (b"1", 2)
         assert subscription.info.stream_name == unique
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(StreamNotFoundError):
         js.subscribe(f"{unique}x")
     gc.collect()
     client.flush()
@@ -218,5 +218,5 @@ def test_a_closed_client_says_so(client: Any, js: Any, unique: str, shell: str) 
             lambda: other.jetstream().stream_info(unique),
             lambda: next(other.jetstream().ordered(unique)),
         ):
-            with pytest.raises(ConnectionClosed, match="closed"):
+            with pytest.raises(ConnectionClosedError, match="closed"):
                 call()

@@ -13,11 +13,11 @@ import pytest
 
 from pelton.client import KeyValueConfig, StreamConfig, connect_blocking
 from pelton.errors import (
-    ConnectionClosed,
-    KeyExists,
-    RevisionConflict,
-    Timeout,
-    WrongLastSequence,
+    ConnectionClosedError,
+    KeyExistsError,
+    PeltonTimeoutError,
+    RevisionConflictError,
+    WrongLastSequenceError,
 )
 from tests.client.shells import connected
 from tests.client.test_leaders import clustered, delivered, message, playing, status
@@ -59,7 +59,7 @@ class Relay:
                     continue
                 self._client._connection.publish(request.reply, answer.data, "", answer.raw_headers)
                 self._client._flush_output()
-        except ConnectionClosed:
+        except ConnectionClosedError:
             return
 
     def times(self, subject: str) -> int:
@@ -123,11 +123,11 @@ def test_a_write_that_another_client_was_first_with_is_refused(
         rival = client.jetstream().key_value(unique)
         revision = rival.put("k", b"1")
         relay.loses = "$KV."
-        with pytest.raises(KeyExists):
+        with pytest.raises(KeyExistsError):
             bucket.create("k", b"1")
         rival.put("k", b"2")
         relay.loses = "$KV."
-        with pytest.raises(RevisionConflict):
+        with pytest.raises(RevisionConflictError):
             bucket.update("k", b"2", revision)
         assert [entry.value for entry in rival.history("k")] == [b"1", b"2"]
 
@@ -153,11 +153,11 @@ def test_a_publish_with_an_id_is_stored_once(
         )
         assert (ack.seq, relay.times("s."), js.stream_info(unique).state.messages) == (1, 2, 1)
         relay.loses = "s."
-        with pytest.raises(Timeout):  # without an id: once, and nobody knows
+        with pytest.raises(PeltonTimeoutError):  # without an id: once, and nobody knows
             js.publish(f"{unique}.s.{unique}", b"x", timeout=SHORT_S)
         assert relay.times("s.") == 3
         if expected:
-            with pytest.raises(WrongLastSequence):
+            with pytest.raises(WrongLastSequenceError):
                 js.publish(
                     f"{unique}.s.{unique}", b"x", msg_id="2", expected_stream=unique, **expected
                 )

@@ -21,7 +21,7 @@ from pelton.client import (
     StreamConfig,
     connect_blocking,
 )
-from pelton.errors import ApiError, Timeout
+from pelton.errors import ApiError, PeltonTimeoutError
 from tests.client.everything import calling
 from tests.client.features import knows
 from tests.client.shells import connected, wait_for
@@ -100,7 +100,7 @@ def again(call: Callable[[], Any]) -> Any:
     for _ in range(ATTEMPTS_MAX):
         try:
             return call()
-        except Timeout:
+        except PeltonTimeoutError:
             continue
     raise AssertionError("no answer in time")
 
@@ -113,7 +113,7 @@ def store_together(js: Any, bodies: list[bytes]) -> None:
             for body in bodies:
                 batch.add("s.batch", body, msg_id=body.decode())
             assert batch.commit().count == len(bodies)
-        except (ApiError, Timeout) as error:
+        except (ApiError, PeltonTimeoutError) as error:
             if isinstance(error, ApiError) and error.err_code == DUPLICATE:
                 return  # it is stored, and its answer was lost
             continue

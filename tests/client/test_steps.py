@@ -16,7 +16,12 @@ from pelton.client.jetstream.streams import Streams
 from pelton.client.protocol.events import Event
 from pelton.client.protocol.options import Options
 from pelton.client.session.session import Session
-from pelton.errors import ConnectionLost, NoResponders, PermissionsViolation, Timeout
+from pelton.errors import (
+    ConnectionLostError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PermissionsViolationError,
+)
 
 
 class House(Session[BaseMessage]):
@@ -51,7 +56,7 @@ class House(Session[BaseMessage]):
     def _changed(self, event: Event) -> None:
         waiters = getattr(event, "waiters", None)
         if waiters is not None:
-            self._tell_lost(ConnectionLost("gone"), waiters)
+            self._tell_lost(ConnectionLostError("gone"), waiters)
 
     def hear(self, data: bytes) -> None:
         """Bytes come from the server."""
@@ -94,9 +99,9 @@ def test_a_request_waits_for_its_own_answer() -> None:
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        (b"HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", NoResponders),
-        (b"-ERR 'Permissions Violation for Publish to \"help\"'\r\n", PermissionsViolation),
-        (b"", Timeout),
+        (b"HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", NoRespondersError),
+        (b"-ERR 'Permissions Violation for Publish to \"help\"'\r\n", PermissionsViolationError),
+        (b"", PeltonTimeoutError),
     ],
 )
 def test_a_request_without_an_answer_says_why(said: bytes, kind: type[Exception]) -> None:
@@ -115,7 +120,7 @@ def test_a_request_without_an_answer_says_why(said: bytes, kind: type[Exception]
     house._connection.receive_eof()
     house._process()
     assert other.done()
-    with pytest.raises(ConnectionLost, match="'other': gone"):
+    with pytest.raises(ConnectionLostError, match="'other': gone"):
         carry_on(house, others, answer=True)
 
 
@@ -128,7 +133,7 @@ def test_every_request_is_told_that_its_answer_may_not_come() -> None:
         inbox = next(words[1] for words in house.said() if words[0] == b"SUB")
         house.hear(b"-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n" % inbox)
         assert step.done()
-        with pytest.raises(PermissionsViolation):
+        with pytest.raises(PermissionsViolationError):
             carry_on(house, steps, answer=True)
 
 
@@ -145,7 +150,7 @@ def test_a_publish_is_tried_again_while_a_cluster_chooses_a_leader() -> None:
         assert isinstance(step, Until)
         house.now += step.seconds  # it only lets time pass
         carry_on(house, steps, answer=False)
-    with pytest.raises(NoResponders):
+    with pytest.raises(NoRespondersError):
         carry_on(house, steps, answer=True)
 
 

@@ -23,12 +23,12 @@ from pelton.client import (
     connect_blocking,
 )
 from pelton.errors import (
-    ConnectionClosed,
-    ConnectionLost,
-    NoResponders,
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
     PeltonError,
-    Timeout,
-    WrongLastSequence,
+    PeltonTimeoutError,
+    WrongLastSequenceError,
 )
 from tests.proxies import running_proxy
 from tests.ways import SEED, length
@@ -146,7 +146,7 @@ class Program:
         while True:
             entry = self.bucket.get("sum")
             assert entry is not None
-            with contextlib.suppress(WrongLastSequence):
+            with contextlib.suppress(WrongLastSequenceError):
                 self.bucket.update("sum", b"%d" % (int(entry.value) + 1), entry.revision)
                 self.added += 1
                 return
@@ -172,7 +172,7 @@ def echoing(url: str, subject: str) -> Iterator[None]:
 
         def serve() -> None:
             while not over.is_set():
-                with contextlib.suppress(Timeout, ConnectionLost):
+                with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
                     message = subscription.next(timeout=0.1)
                     message.respond(message.data)
 
@@ -232,7 +232,9 @@ def test_threads_go_on_when_the_server_is_killed(own_server: ServerProcess) -> N
             while not over.is_set():
                 n += 1
                 body = b"%d.%d" % (number, n)
-                with contextlib.suppress(ConnectionLost, NoResponders, Timeout):
+                with contextlib.suppress(
+                    ConnectionLostError, NoRespondersError, PeltonTimeoutError
+                ):
                     js.publish(f"T.stored.{number}", body, msg_id=body.decode())
                     acked[number].add(body)
 
@@ -268,7 +270,7 @@ def test_threads_go_on_when_the_server_is_killed(own_server: ServerProcess) -> N
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("reads", ["next", "iterate", "messages", "status"])
 def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, reads: str) -> None:
-    """Whoever waits, and for what: it ends with ConnectionClosed, or as an iteration does."""
+    """Whoever waits, and for what: it ends with ConnectionClosedError, or as an iteration does."""
     client = connect_blocking(server.url, timeout=PATIENCE_S)
     js = client.jetstream()
     prepare(client, unique)
@@ -296,7 +298,7 @@ def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, 
     def call(name: str) -> None:
         try:
             calls[name]()
-        except ConnectionClosed:
+        except ConnectionClosedError:
             ended.append(f"{name} closed")
         except StopIteration:
             ended.append(f"{name} stopped")
@@ -316,7 +318,7 @@ def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, 
     for name in ("next", "request", "fetch", "pull", "watch", "wait_until"):
         assert f"{name} closed" in ended
     assert {"iterate", "status", "messages"} <= set(ended)
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         client.publish("a")
     with connect_blocking(server.url) as other:
         other.jetstream().delete_stream(unique)
@@ -335,7 +337,7 @@ def test_whoever_gives_up_hands_over(server: ServerProcess, unique: str, crew: C
             deadline = time.monotonic() + PATIENCE_S
             for pause in [*pauses] * 1000:
                 assert time.monotonic() < deadline
-                with contextlib.suppress(Timeout):
+                with contextlib.suppress(PeltonTimeoutError):
                     assert subscription.next(timeout=pause).data == b"%d" % expected
                     expected += 1
                     if expected == rounds:
@@ -546,7 +548,7 @@ def test_errors_of_a_lost_client_reach_all_threads(own_server: ServerProcess, cr
         heard = client.subscribe("a")
 
         def wait() -> None:
-            with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+            with pytest.raises(ConnectionClosedError, match="gave up reconnecting"):
                 heard.next(timeout=PATIENCE_S)
 
         for _ in range(THREADS):

@@ -15,7 +15,7 @@ import uvloop
 from pelton import embedded
 from pelton.client import (
     ConnectError,
-    ConnectionClosed,
+    ConnectionClosedError,
     Options,
     StreamConfig,
     connect,
@@ -305,7 +305,7 @@ def test_a_stop_ends_the_clients():
         await server.stop()
         while not client.closed:
             await asyncio.sleep(0)
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedError):
             await client.flush()
 
     asyncio.run(scenario())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import Client, KeyValueConfig, StreamSource, SubjectTransform
-from pelton.errors import KeyExists, RevisionConflict
+from pelton.errors import KeyExistsError, RevisionConflictError
 from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
 
@@ -70,7 +70,7 @@ async def write_in_turns(client: Client, go: GoClient, bucket: str) -> None:
     assert (plain(found["value"]), found["revision"]) == (BINARY, 1)
     assert found["created_ns"] == entry.created_ns
     assert await go("kv.update", bucket=bucket, key="k", value=b"2", revision=1) == 2
-    with pytest.raises(RevisionConflict):
+    with pytest.raises(RevisionConflictError):
         await kv.update("k", b"3", 1)
     assert await kv.update("k", b"3", 2) == 3
     with pytest.raises(RefusedError) as refused:
@@ -78,7 +78,7 @@ async def write_in_turns(client: Client, go: GoClient, bucket: str) -> None:
     assert refused.value.code == WRONG_LAST_SEQUENCE
     with pytest.raises(RefusedError, match="key exists") as refused:
         await go("kv.create", bucket=bucket, key="k", value=b"4")
-    with pytest.raises(KeyExists):
+    with pytest.raises(KeyExistsError):
         await kv.create("k", b"4")
     await go("kv.delete", bucket=bucket, key="k", revision=3)
     assert await kv.get("k") is None

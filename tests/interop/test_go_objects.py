@@ -9,10 +9,10 @@ import pytest
 
 from pelton.client import (
     Client,
-    LinkNotFollowed,
+    LinkNotFollowedError,
     ObjectInfo,
     ObjectLink,
-    ObjectNotFound,
+    ObjectNotFoundError,
     ObjectStoreConfig,
 )
 from pelton.errors import ApiError
@@ -138,14 +138,14 @@ async def share(client: Client, go: GoClient, bucket: str, other: str) -> None:
     assert (renamed.description, renamed.nuid, dict(renamed.headers)) == ("new", mine.nuid, {})
     assert await ours.get("again") == BLOB[:200_000]
     for name in ("ours", "theirs"):
-        with pytest.raises(ObjectNotFound):
+        with pytest.raises(ObjectNotFoundError):
             await ours.info(name)
         with pytest.raises(RefusedError, match="object not found"):
             await go("obj.info", bucket=bucket, name=name)
     await ours.delete("renamed")
     await go("obj.delete", bucket=bucket, name="again")
     await compare_lists(ours, go, bucket)
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectNotFoundError):
         await ours.get("again")
     with pytest.raises(RefusedError, match="object not found"):
         await go("obj.get", bucket=bucket, name="renamed")
@@ -170,7 +170,7 @@ async def links(client: Client, go: GoClient, bucket: str, other: str) -> None:
     assert plain(await go("obj.get", bucket=bucket, name="py-far")) == b"away"
     for name in ("py-bucket", "go-bucket"):
         assert (await ours.info(name)).link == ObjectLink(other)
-        with pytest.raises(LinkNotFollowed):
+        with pytest.raises(LinkNotFollowedError):
             await ours.get(name)
         with pytest.raises(RefusedError, match="bucket"):
             await go("obj.get", bucket=bucket, name=name)

@@ -13,12 +13,12 @@ import pytest
 from pelton.client import (
     Client,
     KeyValueConfig,
-    LinkNotFollowed,
-    ObjectNotFound,
+    LinkNotFollowedError,
+    ObjectNotFoundError,
     ObjectStoreConfig,
     ServiceError,
 )
-from pelton.errors import ApiError, KeyExists, RevisionConflict
+from pelton.errors import ApiError, KeyExistsError, RevisionConflictError
 from tests.interop.probe import RefusedError, plain
 from tests.interop.test_go_keyvalue import ours_as_rows, theirs_as_rows
 from tests.interop.test_go_objects import as_row
@@ -68,7 +68,7 @@ async def write_in_turns(client: Client, js: JsClient, bucket: str) -> None:
     found = await js("kv.get", bucket=bucket, key="k")
     assert (plain(found["value"]), found["revision"]) == (BINARY, 1)
     assert await js("kv.update", bucket=bucket, key="k", value=b"2", revision=1) == 2
-    with pytest.raises(RevisionConflict):
+    with pytest.raises(RevisionConflictError):
         await kv.update("k", b"3", 1)
     assert await kv.update("k", b"3", 2) == 3
     with pytest.raises(RefusedError) as refused:
@@ -76,7 +76,7 @@ async def write_in_turns(client: Client, js: JsClient, bucket: str) -> None:
     assert refused.value.code == WRONG_LAST_SEQUENCE
     with pytest.raises(RefusedError):
         await js("kv.create", bucket=bucket, key="k", value=b"4")
-    with pytest.raises(KeyExists):
+    with pytest.raises(KeyExistsError):
         await kv.create("k", b"4")
     await js("kv.delete", bucket=bucket, key="k", revision=3)
     assert await kv.get("k") is None
@@ -274,7 +274,7 @@ async def share(client: Client, js: JsClient, bucket: str, other: str) -> None:
     assert plain(await js("obj.get", bucket=bucket, name="py-link")) == BLOB
     assert await store.get("js-link") == BLOB[:200_000]
     assert plain(await js("obj.get", bucket=bucket, name="py-far")) == b"away"
-    with pytest.raises(LinkNotFollowed):
+    with pytest.raises(LinkNotFollowedError):
         await store.get("js-bucket")
     await compare_lists(store, js, bucket)
     await store.update_meta("theirs", rename="renamed", metadata={"k": "2"})
@@ -284,7 +284,7 @@ async def share(client: Client, js: JsClient, bucket: str, other: str) -> None:
     assert await store.get("again") == BLOB[:200_000]
     await store.delete("renamed")
     await js("obj.delete", bucket=bucket, name="again")
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectNotFoundError):
         await store.get("again")
     with pytest.raises(RefusedError, match="object not found"):
         await js("obj.get", bucket=bucket, name="renamed")

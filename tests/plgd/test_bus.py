@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import StreamConfig, connect
-from pelton.errors import PublishFailed
+from pelton.errors import PublishFailedError
 from pelton.plgd import LeadType, Reason, decode, named_filter
 from pelton.plgd.bus import EventBus, NoEventStream
 from pelton.plgd.codec import Encoded
@@ -65,7 +65,7 @@ def test_a_full_stream_is_no_missing_one(server: ServerProcess) -> None:
             made = bus.encoded(light(), "a")
             items = [Encoded(made.subject, made.payload, str(number)) for number in range(3)]
             with pytest.raises(
-                PublishFailed, match=r"2 messages not acknowledged.*maximum messages"
+                PublishFailedError, match=r"2 messages not acknowledged.*maximum messages"
             ):
                 await bus.send_all(items)
 

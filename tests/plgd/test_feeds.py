@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.client import connect
-from pelton.errors import ConnectionClosed
+from pelton.errors import ConnectionClosedError
 from pelton.plgd.bus import EventBus
 from pelton.plgd.gateway import (
     GatewayError,
@@ -71,12 +71,12 @@ def test_a_reader_takes_all_that_came_or_is_too_slow(steps: list[tuple[str, int]
                         one[0].take()
         unread = range(min((read for _, read in readers), default=came), came)
         assert log.bytes == sum(cost(log, readers, one) for one in unread)
-    log.end(ConnectionClosed("gone"))
+    log.end(ConnectionClosedError("gone"))
     assert log.bytes == 0
     for reader, _ in readers:
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedError):
             reader.take()
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedError):
         log.join()
 
 

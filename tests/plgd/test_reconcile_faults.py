@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import BlockingClient, connect_blocking
-from pelton.errors import StreamNotFound
+from pelton.errors import StreamNotFoundError
 from pelton.plgd.bus import NoEventStream
 from pelton.plgd.fleet import Faults
 from pelton.plgd.gateway import BlockingGatewayClient, GatewayError, TokenVerifier
@@ -224,7 +224,7 @@ def test_a_stream_that_goes_away_before_the_repairs_is_told(
         with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
             gone.run()
         assert deleting.is_set()
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(StreamNotFoundError):
             reconciler.run()
         js.create_stream(EVENTS)  # what was there before is lost: the store has it
         report = reconciler.run()

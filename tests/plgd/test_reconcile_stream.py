@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pelton.client import BlockingClient, StreamConfig, connect, connect_blocking
-from pelton.errors import StreamNotFound
+from pelton.errors import StreamNotFoundError
 from pelton.plgd import LeadType, aggregate_id, decode, owner_id
 from pelton.plgd.bus import EventBus
 from pelton.plgd.fleet import Faults, FleetConfig, FleetRun
@@ -330,7 +330,7 @@ def test_no_stream_a_purged_one_and_older_subjects(server: ServerProcess, tmp_pa
     path = tmp_path / "store"
     with connect_blocking(server.url) as client, SqliteStore(tmp_path / "none") as nothing:
         reconciler = Reconciler(client, StoreSource(nothing))
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(StreamNotFoundError):
             reconciler.run()
     run = filled(server.url, path, hub="v2.7", faults=Faults(drop=0.02))
     with connect_blocking(server.url) as client, SqliteStore(path) as store:

@@ -7,7 +7,7 @@ import pytest
 
 from pelton.cli.early.asking import ask, receive
 from pelton.client import connect_blocking
-from pelton.errors import NoResponders
+from pelton.errors import NoRespondersError
 from tests.copies.local import LocalServer
 
 ACCOUNTS = """
@@ -39,7 +39,7 @@ def test_only_what_is_exported_is_answered(tmp_path: Path) -> None:
         assert ask(a, "$JS.STREAM.S.CREATE", b'{"name":"S","subjects":["s"]}') == b"+OK"
         assert json.loads(receive(b, "$JS.STREAM.LIST", b"", 60).data) == ["S"]
         assert json.loads(receive(b, "s.info", b"", 60).data)["config"]["name"] == "S"
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             receive(b, "$JS.STREAM.S.INFO", b"", 60)
         for subject in ("$JS.ENABLED", "$JS.INFO"):
             answer = receive(b, subject, b"", 60).data

@@ -113,11 +113,11 @@ def test_a_broken_stream_folder_does_not_stop_the_others(tmp_path):
 
 
 def test_without_jetstream_nobody_answers(tmp_path):
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     with running() as server, client(server) as nc:
         assert not nc.server_info.jetstream
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             nc.jetstream().account_info()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pelton.client import StreamConfig
-from pelton.errors import Timeout
+from pelton.errors import PeltonTimeoutError
 from tests.peers import free_port
 
 from .leafs import linked, need, node, running, wait_for
@@ -202,7 +202,7 @@ def _published(client: BlockingClient, subject: str, sub: Subscription) -> bool:
     client.flush()
     try:
         sub.next(0.05)
-    except Timeout:
+    except PeltonTimeoutError:
         return False
     return True
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import StreamConfig
-from pelton.errors import Timeout
+from pelton.errors import PeltonTimeoutError
 from tests.certificates import Authority
 from tests.peers import free_port
 
@@ -43,7 +43,7 @@ def silent(here: BlockingClient, there: BlockingClient, subject: str) -> bool:
     linked(here, there, "silent.then")
     try:
         sub.next(0.05)
-    except Timeout:
+    except PeltonTimeoutError:
         return True
     finally:
         sub.unsubscribe()
@@ -316,7 +316,7 @@ def test_isolated_leafs_do_not_hear_of_each_other(
         at_one.publish("x", b"")
         at_one.flush()
         linked(at_one, at_hub, "then")
-        with pytest.raises(Timeout):
+        with pytest.raises(PeltonTimeoutError):
             sub.next(0.1)
         at_hub.publish("x", b"")
         at_hub.flush()

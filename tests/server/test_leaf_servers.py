@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pelton.client import ConsumerConfig, StreamConfig
-from pelton.errors import NoResponders, Timeout
+from pelton.errors import NoRespondersError, PeltonTimeoutError
 from tests.peers import free_port
 
 from .leafs import Node, linked, need, node, running, wait_for
@@ -114,9 +114,9 @@ def test_requests_are_answered_and_nobody_there_is_told(pair: Pair, upwards: boo
     def refused() -> bool:
         try:
             here.request("service.echo", b"", timeout=0.2)
-        except NoResponders:
+        except NoRespondersError:
             return True
-        except Timeout:
+        except PeltonTimeoutError:
             return False
         return False
 
@@ -194,7 +194,7 @@ def published(client: BlockingClient, subject: str, data: bytes) -> bool:
     """Whether a stream has taken it."""
     try:
         client.request(subject, data, timeout=5)
-    except NoResponders:
+    except NoRespondersError:
         return False
     return True
 

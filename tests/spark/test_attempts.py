@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.errors import ConnectionLost
+from pelton.errors import ConnectionLostError
 from pelton.spark.buckets.object_store import ObjectStore
 from pelton.spark.connection import forget_client
 from pelton.spark.writing.plan import WritePlan, fingerprint
@@ -217,10 +217,10 @@ def test_who_takes_over_knows_what_is_in_though_the_server_goes_away_meanwhile(s
 
     def lost(*args: object, **given: object) -> None:
         monkeypatch.setattr(Progress, "scan", found)
-        raise ConnectionLost("lost")
+        raise ConnectionLostError("lost")
 
     monkeypatch.setattr(Progress, "scan", lost)
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLostError):
         made[0].take_over(own_ids=False)
     assert not made[0].found
     made[0].take_over(own_ids=False)

@@ -13,7 +13,7 @@ from pelton.api.times import format_time
 from pelton.client.base.models import ConsumerConfig, StreamConfig
 from pelton.client.blocking import connect_blocking
 from pelton.core.protocol.subjects import matches
-from pelton.errors import ConsumerNotFound, MessageNotFound, Timeout
+from pelton.errors import ConsumerNotFoundError, MessageNotFoundError, PeltonTimeoutError
 from pelton.spark.connection import forget_client
 from pelton.spark.reading import streaming
 from pelton.spark.reading.offsets import Offset
@@ -102,7 +102,7 @@ class Read:
         """The sequences in the stream, with their subjects."""
         found = {}
         for seq in range(max(1, self.state.first_seq), self.state.last_seq + 1):
-            with contextlib.suppress(MessageNotFound):
+            with contextlib.suppress(MessageNotFoundError):
                 found[seq] = self.js.get_message(self.name, seq).subject
         return found
 
@@ -215,7 +215,7 @@ def test_a_stream_made_again_gets_another_one(js, server):
     read.create()
     read.fill(5)
     read.shadow.advance({read.name: old})  # what the query still thinks
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.consumer_info(read.name, "query")
     read.commit(2)
     assert read.check(2) == 3
@@ -280,7 +280,7 @@ def test_a_server_behind_another_that_knows_no_reset(js, server, monkeypatch, re
 
     def silent(jetstream, stream, name, after):
         asked.append(after)
-        raise Timeout("no answer")
+        raise PeltonTimeoutError("no answer")
 
     monkeypatch.setattr(lag_moves, "takes_resets", lambda jetstream: True)
     monkeypatch.setattr(lag_moves, "reset", silent)
@@ -305,10 +305,10 @@ def test_a_slow_reset_is_waited_for_and_not_taken_for_an_older_server(js, server
 
     def late(jetstream, stream, name, after):
         reset(jetstream, stream, name, after)
-        raise Timeout("no answer in time")
+        raise PeltonTimeoutError("no answer in time")
 
     def lost(jetstream, stream, name, after):
-        raise Timeout("no answer")
+        raise PeltonTimeoutError("no answer")
 
     read.commit(1)
     monkeypatch.setattr(lag_moves, "reset", late)

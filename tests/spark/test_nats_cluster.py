@@ -9,7 +9,7 @@ import pytest
 
 from pelton.api.times import format_time
 from pelton.client import StreamConfig, connect_blocking
-from pelton.errors import StreamNotFound
+from pelton.errors import StreamNotFoundError
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.offsets import Range
 from pelton.spark.reading.plan import ReadPlan
@@ -119,7 +119,7 @@ def test_the_bucket_of_progress_is_where_the_stream_is(cluster, client):
     sink.plan(DATA, exactlyOnce="ids", subject="bucket.rows", progressBucket="kept")
     assert js.stream_info("KV_kept").config.num_replicas == 3
     sink.plan(DATA, exactlyOnce="ids", subject="bucket.rows", progressBucket="other")
-    with contextlib.suppress(StreamNotFound):
+    with contextlib.suppress(StreamNotFoundError):
         js.delete_stream("KV_other")
     cluster.revive(client, sink.name)
     plan = sink.plan(DATA, exactlyOnce="ids", subject="bucket.rows", progressBucket="other")

@@ -13,14 +13,14 @@ from pelton.api import errors_generated
 from pelton.client import (
     ApiError,
     ConnectError,
-    ConnectionLost,
+    ConnectionLostError,
     ConsumerConfig,
-    InvalidSubject,
-    NoResponders,
+    InvalidSubjectError,
+    NoRespondersError,
     PeltonError,
+    PeltonTimeoutError,
     StreamConfig,
-    StreamNotFound,
-    Timeout,
+    StreamNotFoundError,
     connect_blocking,
 )
 from tests.client.shells import SHELLS, connected
@@ -49,7 +49,7 @@ def reach(client):
     while True:
         try:
             client.flush()
-        except ConnectionLost:
+        except ConnectionLostError:
             continue
         return
 
@@ -299,7 +299,7 @@ def test_a_message_is_lost(broker, client):
 def test_a_lost_publish_gets_no_ack(broker, client):
     js = orders(client)
     broker.drop("orders.>", times=None)
-    with pytest.raises(Timeout):
+    with pytest.raises(PeltonTimeoutError):
         js.publish("orders.a", b"x", timeout=0.1)
     broker.heal()
     assert js.publish("orders.a", b"x").seq == 1
@@ -327,18 +327,18 @@ def test_a_late_message_with_the_clock_of_the_machine():
         broker.delay("orders.a", "10ms")
         assert js.publish("orders.a", b"x").seq == 1  # the ack comes with the message
         broker.delay("nobody", "10ms")
-        with pytest.raises(NoResponders):
+        with pytest.raises(NoRespondersError):
             client.request("nobody")
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (10059, StreamNotFound, "stream not found"),
-        (errors_generated.StreamNotFoundError(), StreamNotFound, "stream not found"),
+        (10059, StreamNotFoundError, "stream not found"),
+        (errors_generated.StreamNotFoundError(), StreamNotFoundError, "stream not found"),
         (10049, ApiError, "injected by the test"),
         ("the moon is full", ApiError, "the moon is full"),
-        (NoResponders, NoResponders, "no responders"),
+        (NoRespondersError, NoRespondersError, "no responders"),
     ],
 )
 def test_a_call_fails_once(broker, client, error, kind, text):
@@ -371,7 +371,7 @@ def test_bad_faults_are_refused(broker):
             lambda it: broker.delay(it, 1),
             lambda it: broker.fail_next(it, "x"),
         ):
-            with pytest.raises(InvalidSubject, match="faults"):
+            with pytest.raises(InvalidSubjectError, match="faults"):
                 fault(pattern)
     with pytest.raises(ValueError, match=r"no call 'sink'.*sync"):
         broker.fail_disk("sink", errno.EIO)
@@ -432,7 +432,7 @@ def test_a_request_under_way_fails_with_the_connection(broker):
             asked = asyncio.ensure_future(nc.request("slow", timeout=30))
             await nc.flush()
             broker.disconnect()
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ConnectionLostError):
                 await asked
 
     asyncio.run(scenario())
@@ -442,7 +442,7 @@ def test_a_full_disk(broker, client):
     js = orders(client)
     assert js.publish("orders.a", b"x").seq == 1
     broker.fill_disk()
-    with pytest.raises((ApiError, Timeout, PeltonError)):
+    with pytest.raises((ApiError, PeltonTimeoutError, PeltonError)):
         js.publish("orders.a", b"y" * 100_000, timeout=0.2)
     with pytest.raises(ApiError):
         js.create_stream(StreamConfig(name="OTHER"))
@@ -457,7 +457,7 @@ def test_a_failing_fsync(broker, client):
     js = orders(client)
     assert js.publish("orders.a", b"x").seq == 1
     broker.fail_disk("sync", errno.EIO, "*.seg")
-    with pytest.raises((ApiError, Timeout)):
+    with pytest.raises((ApiError, PeltonTimeoutError)):
         js.publish("orders.a", b"y", timeout=0.2)
     broker.clock.advance(30)  # the server writes the segment anew
     last = js.publish("orders.a", b"z").seq

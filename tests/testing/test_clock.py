@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pelton import testing
-from pelton.client import ConsumerConfig, ConsumerNotFound, MessageNotFound, StreamConfig
+from pelton.client import ConsumerConfig, ConsumerNotFoundError, MessageNotFoundError, StreamConfig
 from tests.client.shells import SHELLS, Waited, connected
 
 WAIT = 30
@@ -156,7 +156,7 @@ def test_an_inactive_consumer_is_removed(broker, client):
     broker.clock.advance(59)
     js.consumer_info("ORDERS", "temporary")
     broker.clock.advance(2)
-    with pytest.raises(ConsumerNotFound):
+    with pytest.raises(ConsumerNotFoundError):
         js.consumer_info("ORDERS", "temporary")
 
 
@@ -322,7 +322,7 @@ def test_expiry_beside_a_model(ages, max_age, last):
             if seq in alive:
                 js.get_message("ORDERS", seq)
             else:
-                with pytest.raises(MessageNotFound):
+                with pytest.raises(MessageNotFoundError):
                     js.get_message("ORDERS", seq)
 
 
@@ -332,7 +332,7 @@ def produced(js):
     for seq in range(1, js.stream_info("ORDERS").state.last_seq + 1):
         try:
             subject = js.get_message("ORDERS", seq).subject
-        except MessageNotFound:
+        except MessageNotFoundError:
             continue
         if not subject.startswith("orders.plan."):
             found[subject] += 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pelton import testing
-from pelton.client import ApiError, ConsumerConfig, NoResponders, StreamConfig
+from pelton.client import ApiError, ConsumerConfig, NoRespondersError, StreamConfig
 from tests.client.shells import SHELLS, connected
 
 
@@ -88,7 +88,7 @@ def do(broker, js, steps):
                 js.client.flush()
             else:
                 broker.clock.advance(value)
-        except (ApiError, IndexError, NoResponders):
+        except (ApiError, IndexError, NoRespondersError):
             pass
 
 

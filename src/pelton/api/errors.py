@@ -32,6 +32,8 @@ class ApiError(errors.ApiError):
     code: int = 500
     err_code: int = 0
     template: ClassVar[str] = "{err}"
+    protocol_name: ClassVar[str] = ""
+    """The name in the protocol's own list of errors, such as "StreamNotFound"."""
     description: str
 
     _by_err_code: ClassVar[dict[int, type["ApiError"]]] = {}
@@ -76,10 +78,21 @@ def define(
 
     `bases` are other classes under which it can be caught.
     """
-    doc = f"{err_code} ({code}): {template}."
-    attributes = {"code": code, "err_code": err_code, "template": template, "__doc__": doc}
+    attributes = {
+        "__doc__": f"{err_code} ({code}): {template}.",
+        "code": code,
+        "err_code": err_code,
+        "template": template,
+        "protocol_name": name.removesuffix("Error"),
+    }
     kind = type(name, (ApiError, *bases), attributes)
     kind.__module__ = "pelton.api.errors_generated"
+    for base in bases:  # tracebacks show the name that the documentation tells users to catch
+        kind.__name__, kind.__qualname__, kind.__module__ = (
+            base.__name__,
+            base.__qualname__,
+            base.__module__,
+        )
     return kind
 
 

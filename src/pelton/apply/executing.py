@@ -15,7 +15,12 @@ from pelton.api.errors_generated import StreamCreateError
 from pelton.apply.together import one_by_one
 from pelton.client.base.models import ConsumerConfig as ClientConsumerConfig
 from pelton.client.base.models import StreamConfig as ClientStreamConfig
-from pelton.errors import ConnectionClosed, ConsumerNotFound, PeltonError, Timeout
+from pelton.errors import (
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    PeltonError,
+    PeltonTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,7 +104,7 @@ def execute_each(
 
     ``held`` is called with changes that are not allowed or would lose data, ``failed`` with changes
     that the server refuses, both with the reason. Consumers and entries of a stream that could not
-    be changed are left alone. Raises ConnectionClosed and Timeout.
+    be changed are left alone. Raises ConnectionClosedError and PeltonTimeoutError.
     """
     left = set()
     for change in plan.refused:
@@ -123,7 +128,7 @@ def execute_each(
             if error is None:
                 done(change)
                 continue
-            if isinstance(error, ConnectionClosed | Timeout):
+            if isinstance(error, ConnectionClosedError | PeltonTimeoutError):
                 raise error
             failed(change, str(error))
             if not change.consumer and not change.entry:
@@ -222,7 +227,7 @@ def _create_stream(jetstream: JetStream, config: ClientStreamConfig) -> None:
 
 def _make_consumer(jetstream: JetStream, change: Change) -> None:
     if change.action in ("delete", "replace"):
-        with suppress(ConsumerNotFound):  # it went with its stream
+        with suppress(ConsumerNotFoundError):  # it went with its stream
             jetstream.delete_consumer(change.stream, change.consumer)
     if change.action == "delete":
         return

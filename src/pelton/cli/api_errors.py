@@ -60,7 +60,7 @@ def _data(kind: type[ApiError]) -> dict[str, Any]:
     return {
         "err_code": kind.err_code,
         "code": kind.code,
-        "name": kind.__name__.removesuffix("Error"),
+        "name": kind.protocol_name,
         "description": kind.template,
     }
 

@@ -18,11 +18,11 @@ _STREAM = click.option("--stream", default="", help="Stream of the counter; foun
 
 def _counter(js: BlockingJetStream, stream: str, subject: str) -> BlockingCounter:
     """The counters of the stream, or of the one that has the subject."""
-    from pelton.errors import StreamNotFound
+    from pelton.errors import StreamNotFoundError
 
     try:
         return js.counter(stream or js.stream_name_by_subject(subject))
-    except StreamNotFound:
+    except StreamNotFoundError:
         raise click.ClickException(f"no stream has the subject {subject}") from None
 
 
@@ -77,13 +77,13 @@ def view(session: Session, subject: str, stream: str) -> None:
 
 
 def _entry(session: Session, subject: str, stream: str) -> CounterEntry:
-    from pelton.errors import MessageNotFound
+    from pelton.errors import MessageNotFoundError
 
     with session.connect() as client:
         js = session.jetstream(client)
         try:
             return _counter(js, stream, subject).load(subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             raise click.ClickException(f"nothing was added to {subject} yet") from None
 
 

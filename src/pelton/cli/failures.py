@@ -80,27 +80,27 @@ def failure_of(problem: Exception, tool: str = "pelton") -> Failure:
     """The failure for an error of the client or of the system."""
     from pelton.errors import (
         ApiError,
-        InvalidBucketName,
-        InvalidKey,
-        InvalidSubject,
-        NoResponders,
+        InvalidBucketNameError,
+        InvalidKeyError,
+        InvalidSubjectError,
+        NoRespondersError,
         PeltonError,
-        Timeout,
+        PeltonTimeoutError,
     )
 
-    if tool == "nats" and isinstance(problem, NoResponders | Timeout):
+    if tool == "nats" and isinstance(problem, NoRespondersError | PeltonTimeoutError):
         return Failure("nats: timeout, try --help")  # in 2020 there was no answer at all
     text = without_number(str(problem)) or type(problem).__name__
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
         text = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
-    if isinstance(problem, NoResponders):
+    if isinstance(problem, NoRespondersError):
         return Failure(_nobody(problem.subject, problem.why))
     if isinstance(problem, ApiError):
         text = problem.description if tool == "nats" else text
         return Failure(text, code=problem.code, err_code=problem.err_code)
-    if isinstance(problem, InvalidKey):
+    if isinstance(problem, InvalidKeyError):
         text = text.partition("; bucket.")[0]  # what follows is for programs
-    if isinstance(problem, InvalidSubject | InvalidKey | InvalidBucketName):
+    if isinstance(problem, InvalidSubjectError | InvalidKeyError | InvalidBucketNameError):
         return Failure(text, USAGE)  # nothing was sent: the command line has no possible name
     refused = isinstance(problem, ValueError) and not isinstance(problem, PeltonError)
     return Failure(text, USAGE if refused and not isinstance(problem, UnicodeError) else FAILED)

@@ -175,7 +175,7 @@ def ping(session: Session, name: str) -> None:
     """Print the instances of all services, or of the service NAME, that answer, and how fast."""
     from pelton.client.services.discovery import STALL_S
     from pelton.client.services.models import ServicePing, check_name, decode
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     subject = f"$SRV.PING.{check_name(name, 'service name')}" if name else "$SRV.PING"
     answered = 0
@@ -190,7 +190,7 @@ def ping(session: Session, name: str) -> None:
                     print_json_line(_data(found) | {"rtt_ns": int(seconds * 1e9)})
                 else:
                     print(shown(f"{found.name} {found.id}  rtt={seconds * 1e3:.2f}ms"), flush=True)
-        except NoResponders:
+        except NoRespondersError:
             pass
     if not answered:
         raise _none(name)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pelton.client import ConsumerConfig, Headers, Options, StreamConfig, connect_blocking
 from pelton.errors import (
     ApiError,
-    ConsumerNotFound,
-    MessageNotFound,
-    NoResponders,
+    ConsumerNotFoundError,
+    MessageNotFoundError,
+    NoRespondersError,
     PeltonError,
-    StreamNotFound,
-    WrongLastSequence,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 
 from .names import SOON_S, BrokerOptions, Names, eta_of, pack, priority_of, schedule_headers
@@ -116,7 +116,7 @@ class QueueBroker:
         """The stream as it is; it is made when it is missing."""
         try:
             return self._js.stream_info(config.name).config
-        except StreamNotFound:
+        except StreamNotFoundError:
             return self._js.create_stream(config).config
 
     # -- queues ------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class QueueBroker:
     def _exists(self, stream: str, consumer: str) -> bool:
         try:
             self._js.consumer_info(stream, consumer)
-        except ConsumerNotFound:
+        except ConsumerNotFoundError:
             return False
         return True
 
@@ -202,7 +202,7 @@ class QueueBroker:
             for name, _ in self._consumers(queue, transient=transient):
                 try:
                     total += self._js.consumer_info(stream, name).num_pending
-                except ConsumerNotFound:
+                except ConsumerNotFoundError:
                     self._transient.pop(queue, None)
             return total
 
@@ -231,7 +231,7 @@ class QueueBroker:
             for name, _ in self._consumers(queue, transient=transient):
                 try:
                     self._js.delete_consumer(self.names.stream(transient=transient), name)
-                except ConsumerNotFound:
+                except ConsumerNotFoundError:
                     continue
             self._transient.pop(queue, None)
 
@@ -246,7 +246,7 @@ class QueueBroker:
         subject = self.names.binding(exchange)
         try:
             stored = self._js.get_message(self.names.bindings, last_by_subject=subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             return [], 0
         return json.loads(stored.data), stored.seq
 
@@ -266,7 +266,7 @@ class QueueBroker:
                         json.dumps(after).encode(),
                         expected_last_subject_seq=seq,
                     )
-                except WrongLastSequence:
+                except WrongLastSequenceError:
                     continue  # another process was faster
                 return
         raise PeltonError(f"the bindings of {exchange!r} change too often; try again")
@@ -296,7 +296,7 @@ class QueueBroker:
                 self._js.publish(
                     subject, data, headers=headers, msg_id=self._nuid.next(), ttl=ttl_s
                 )
-            except (NoResponders, ApiError):
+            except (NoRespondersError, ApiError):
                 self._transient.pop(queue, None)  # the stream may have been created again
                 raise
 

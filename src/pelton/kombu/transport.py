@@ -22,13 +22,13 @@ from pelton.client.base.addresses import TlsOptions, parse_servers
 from pelton.errors import (
     ApiError,
     ConnectError,
-    ConnectionClosed,
-    NoResponders,
+    ConnectionClosedError,
+    NoRespondersError,
     PeltonError,
+    PeltonTimeoutError,
     ProtocolError,
     PullError,
     ServerError,
-    Timeout,
 )
 from pelton.nuid import Nuid
 
@@ -251,12 +251,12 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     connection_errors = (
         *virtual.Transport.connection_errors,
         ConnectError,
-        ConnectionClosed,
-        NoResponders,
+        ConnectionClosedError,
+        NoRespondersError,
         ProtocolError,
         PullError,
         ServerError,
-        Timeout,
+        PeltonTimeoutError,
         OSError,
     )
     channel_errors = (*virtual.Transport.channel_errors, ApiError)

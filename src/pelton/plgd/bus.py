@@ -17,7 +17,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pelton.errors import NoResponders, PeltonError, PublishFailed, Timeout
+from pelton.errors import NoRespondersError, PeltonError, PeltonTimeoutError, PublishFailedError
 
 from .codec import Encoded, Event, decode, encode, encode_registration
 from .kinds import Kind, type_of
@@ -115,14 +115,14 @@ class EventBus:
             return None
         try:
             return await self.jetstream.publish(item.subject, item.payload, msg_id=item.message_id)
-        except (NoResponders, Timeout) as error:
+        except (NoRespondersError, PeltonTimeoutError) as error:
             await self._explain(item.subject, error)
             raise
 
     async def send_all(self, items: Iterable[Publishable]) -> int:
         """Publish many encoded events, with many acks outstanding; the number of them.
 
-        Raises NoEventStream, or PublishFailed with those that no stream acknowledged.
+        Raises NoEventStream, or PublishFailedError with those that no stream acknowledged.
         """
         count = 0
         if self.jetstream is None:
@@ -135,7 +135,7 @@ class EventBus:
                 for item in items:
                     await publisher.publish(item.subject, item.payload, msg_id=item.message_id)
                     count += 1
-        except PublishFailed as error:
+        except PublishFailedError as error:
             await self._explain(error.failures[0][0], error)
             raise
         return count

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from pelton.errors import (
     ApiError,
     AuthenticationError,
-    MessageNotFound,
-    NoResponders,
+    MessageNotFoundError,
+    NoRespondersError,
     PeltonError,
-    PermissionsViolation,
+    PeltonTimeoutError,
+    PermissionsViolationError,
     ServerError,
-    StreamNotFound,
-    Timeout,
+    StreamNotFoundError,
 )
 from pelton.spark.connection import ReadError, client_for, forget_client, jetstream_for
 
@@ -55,7 +55,7 @@ class Asking:
         while True:
             try:
                 answer = _once(question, servers)
-            except (StreamNotFound, MessageNotFound):
+            except (StreamNotFoundError, MessageNotFoundError):
                 self._answered = True
                 raise
             except (PeltonError, ReadError) as error:
@@ -71,14 +71,14 @@ class Asking:
 
 
 def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
-    """Send a request once; PermissionsViolation when the server sent that instead of an answer."""
+    """Send a request once; PermissionsViolationError when the server sent that instead of an answer."""
     client = client_for(servers)
     before = client.last_error
     try:
         return ask(jetstream_for(servers))
-    except Timeout:
+    except PeltonTimeoutError:
         said = client.last_error
-        if isinstance(said, PermissionsViolation) and said is not before:
+        if isinstance(said, PermissionsViolationError) and said is not before:
             raise said from None
         raise
 
@@ -93,6 +93,6 @@ def _refused(error: Exception) -> bool:
 def _told(what: str, error: Exception, servers: str) -> ReadError:
     if isinstance(error, ReadError):
         return error
-    if isinstance(error, NoResponders):
+    if isinstance(error, NoRespondersError):
         return ReadError(f"{servers} has no JetStream")
     return ReadError(f"{what}: {error}")

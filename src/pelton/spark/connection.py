@@ -15,7 +15,7 @@ from pelton.api.times import format_time
 from pelton.client.base.addresses import TlsOptions, parse_servers
 from pelton.client.blocking import connect_blocking
 from pelton.client.protocol.options import Options as ClientOptions
-from pelton.errors import NoResponders, PeltonError, StreamNotFound
+from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.offsets import StreamState
 
@@ -133,9 +133,9 @@ def stream_info(servers: Servers, stream: str, *, deleted_details: bool = False)
     """
     try:
         return jetstream_for(servers).stream_info(stream, deleted_details=deleted_details)
-    except StreamNotFound:
+    except StreamNotFoundError:
         raise StreamMissing(f"there is no stream {stream} on {servers}") from None
-    except NoResponders:
+    except NoRespondersError:
         raise ReadError(f"{servers} has no JetStream") from None
     except (PeltonError, ReadError) as error:
         raise ReadError(f"stream {stream}: {error}") from error

@@ -103,7 +103,7 @@ class Database:
     def rows(self, sql: str) -> pa.RecordBatchReader:
         """The result as batches of Arrow, read while the query runs.
 
-        Raises the error of the source itself (ConnectionLost ...) when that ends the query.
+        Raises the error of the source itself (ConnectionLostError ...) when that ends the query.
         """
         self.prepare(sql)
         try:

@@ -43,7 +43,7 @@ class LiveSource:
             return js.stream_names()
 
     def read(self, stream: str, wanted: Selection, needs: Needs, upto: Upto) -> Iterator[Columns]:
-        """The messages of a selection. ApiError (StreamNotFound ...), and what ``read_range`` raises."""
+        """The messages of a selection. ApiError (StreamNotFoundError ...), and what ``read_range`` raises."""
         with self._jetstream() as js:
             info = js.stream_info(stream)
             last = upto.settle(info.state.last_seq)

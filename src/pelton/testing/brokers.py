@@ -12,7 +12,7 @@ from pelton.client.aio.handlers import Handlers
 from pelton.client.base.durations import to_nanoseconds
 from pelton.client.protocol.options import make_options
 from pelton.core.protocol.subjects import valid
-from pelton.errors import InvalidSubject, PeltonError
+from pelton.errors import InvalidSubjectError, PeltonError
 
 from . import expectations, states
 from .clock import BrokerClock
@@ -181,7 +181,7 @@ class Broker:
     def drop(self, subject: str, *, times: int | None = 1) -> None:
         """Lose messages that clients publish to a subject or pattern, silently; ``times`` None: all.
 
-        Raises InvalidSubject for what can be no subject, and ValueError for ``times`` below 1. ::
+        Raises InvalidSubjectError for what can be no subject, and ValueError for ``times`` below 1. ::
 
             broker.drop("orders.new")  # the next message there is lost
         """
@@ -190,7 +190,7 @@ class Broker:
     def delay(self, subject: str, by: Duration, *, times: int | None = None) -> None:
         """Hold such messages back for a time of the broker's clock.
 
-        Raises InvalidSubject, and ValueError for a wrong duration or ``times`` below 1. ::
+        Raises InvalidSubjectError, and ValueError for a wrong duration or ``times`` below 1. ::
 
             broker.delay("orders.>", "5s")
             broker.clock.advance(5)  # those that were published before arrive now
@@ -201,8 +201,8 @@ class Broker:
         """Answer such messages with an error, and let nothing come of them.
 
         ``subject``: of an API call ("$JS.API.STREAM.CREATE.*"), of a publish to a stream, or of any
-        request. ``error``: an ``ApiError``, an ``err_code`` such as 10059, a text, or NoResponders.
-        Raises TypeError and ValueError for another error, and InvalidSubject. ::
+        request. ``error``: an ``ApiError``, an ``err_code`` such as 10059, a text, or NoRespondersError.
+        Raises TypeError and ValueError for another error, and InvalidSubjectError. ::
 
             broker.fail_next("$JS.API.STREAM.INFO.*", 10059)  # stream not found
         """
@@ -210,7 +210,7 @@ class Broker:
 
     def _add(self, fault: Fault) -> None:
         if not valid(fault.pattern):
-            raise InvalidSubject(f"faults need a subject or a pattern, got {fault.pattern!r}")
+            raise InvalidSubjectError(f"faults need a subject or a pattern, got {fault.pattern!r}")
         self._call(lambda _: self._faults.add(fault))
 
     def disconnect(self, client: str = "") -> int:

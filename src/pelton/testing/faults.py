@@ -17,7 +17,7 @@ from pelton.api.errors import ApiError, ErrorBody
 from pelton.core.broker.router import CallbackSink
 from pelton.core.protocol.subjects import matches
 from pelton.errors import ApiError as AnyApiError
-from pelton.errors import NoResponders
+from pelton.errors import NoRespondersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 PREFIX = "$PELTON.FAULT."
 NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
 
-Refusal: TypeAlias = "AnyApiError | type[NoResponders] | int | str"
-"""An error to answer with: an ApiError, its ``err_code``, a text (code 500), or the class NoResponders."""
+Refusal: TypeAlias = "AnyApiError | type[NoRespondersError] | int | str"
+"""An error to answer with: an ApiError, its ``err_code``, a text (code 500), or the class NoRespondersError."""
 
 
 @dataclass(eq=False)
@@ -67,10 +67,12 @@ class Held:
 
 def answer_of(error: Refusal) -> tuple[bytes, bytes]:
     """The headers and the payload that say an error; TypeError for anything else."""
-    if error is NoResponders:
+    if error is NoRespondersError:
         return NO_RESPONDERS, b""
     if isinstance(error, bool):
-        raise TypeError("an error is an ApiError, an err_code, a text or NoResponders, got a bool")
+        raise TypeError(
+            "an error is an ApiError, an err_code, a text or NoRespondersError, got a bool"
+        )
     if isinstance(error, int):
         body = _by_code(error)
     elif isinstance(error, str):
@@ -79,7 +81,7 @@ def answer_of(error: Refusal) -> tuple[bytes, bytes]:
         body = ErrorBody(code=error.code, err_code=error.err_code, description=error.description)
     else:
         raise TypeError(
-            f"an error is an ApiError, an err_code, a text or NoResponders, got {error!r}"
+            f"an error is an ApiError, an err_code, a text or NoRespondersError, got {error!r}"
         )
     return b"", msgspec.json.encode({"error": body})
 

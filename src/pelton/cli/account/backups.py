@@ -117,7 +117,7 @@ def _one(
 ) -> dict[str, Any]:
     """Back up one stream; what became of it."""
     from pelton.client.blocking.backup import BackupFailed
-    from pelton.errors import ApiError, Timeout
+    from pelton.errors import ApiError, PeltonTimeoutError
 
     name = stream.config.name
     folder = target / name
@@ -131,7 +131,7 @@ def _one(
         else:
             coming = backups.begin(jetstream, name, consumers, check)
             received, _ = backups.receive(coming, folder, progress=not session.as_json)
-    except (ApiError, BackupFailed, Timeout) as error:
+    except (ApiError, BackupFailed, PeltonTimeoutError) as error:
         state = "warning" if memory and isinstance(error, ApiError) else "failed"
         return _said(session, {"stream": name, "state": state, "text": str(error)})
     text = f"{size(received)} in {time.monotonic() - started:.1f} s"
@@ -221,7 +221,7 @@ def _restore_one(
     cluster: str,
     tags: Sequence[str],
 ) -> dict[str, Any]:
-    from pelton.errors import ApiError, Timeout
+    from pelton.errors import ApiError, PeltonTimeoutError
 
     try:
         facts = backups.facts_of(folder)
@@ -243,7 +243,7 @@ def _restore_one(
     backups.place(facts.config, cluster, tags)
     try:
         info = backups.send(jetstream, folder, facts.config, facts)
-    except (ApiError, Timeout, OSError) as error:
+    except (ApiError, PeltonTimeoutError, OSError) as error:
         return _said(session, {"stream": name, "state": "failed", "text": str(error)})
     text = f"{number(info.state.messages)} messages, {number(info.state.consumer_count)} consumers"
     count = {"messages": info.state.messages, "consumers": info.state.consumer_count}

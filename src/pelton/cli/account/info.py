@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def info(session: Session) -> None:
     """Show the usage and the limits of the account."""
-    from pelton.errors import JetStreamDisabled, NoResponders
+    from pelton.errors import JetStreamDisabledError, NoRespondersError
 
     with session.connect() as client:
         server = client.server_info
@@ -35,7 +35,7 @@ def info(session: Session) -> None:
         rtt = client.rtt()
         try:
             found = session.jetstream(client).account_info()
-        except (JetStreamDisabled, NoResponders):
+        except (JetStreamDisabledError, NoRespondersError):
             if session.as_json:
                 raise
             found = None

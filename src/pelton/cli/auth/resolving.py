@@ -49,7 +49,7 @@ def push(session: Session, account: str, operator: str, show: bool) -> int:
 
 
 def _sent(client: BlockingClient, subject: str, data: bytes) -> list[dict[str, Any]]:
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     try:
         count = Live(client, Where()).expected()
@@ -59,7 +59,7 @@ def _sent(client: BlockingClient, subject: str, data: bytes) -> list[dict[str, A
                 subject, data, max_messages=count or None, stall=STALL_S
             )
         ]
-    except NoResponders:
+    except NoRespondersError:
         found = []
     if client.last_error is not None:
         raise client.last_error

@@ -10,7 +10,7 @@ from pelton.client.plans.jetstream import decode_pub_ack
 from pelton.core.bulk.publish_window import Column, Encoder, Rows
 from pelton.core.load.roles import SID
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import NoResponders, PeltonError
+from pelton.errors import NoRespondersError, PeltonError
 
 from .links import NEVER, Role
 from .supply import CHUNK
@@ -94,7 +94,7 @@ class Atomic(Role):
     def message(self, operation: tuple[Any, ...]) -> None:
         """The ack of a batch; raises the refusal."""
         if operation[4] and decode_headers(operation[4])[0] == 503:
-            raise NoResponders(self._subjects.name(0))
+            raise NoRespondersError(self._subjects.name(0))
         ack = decode_pub_ack(operation[5])
         if ack.count != self._open:
             raise PeltonError(f"a batch of {self._open} messages, but {ack.count} are stored")

@@ -59,7 +59,7 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
     from pelton.api.subjects import API_PREFIX
     from pelton.client import KeyValueConfig
     from pelton.client.keyvalue.config import prefixes
-    from pelton.errors import BucketNotFound
+    from pelton.errors import BucketNotFoundError
 
     from .supply import Subjects
 
@@ -68,7 +68,7 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
         js = session.jetstream(client)
         try:
             opened = js.key_value(bucket)
-        except BucketNotFound:
+        except BucketNotFoundError:
             opened = js.create_key_value(
                 KeyValueConfig(
                     bucket=bucket,

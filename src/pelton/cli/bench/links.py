@@ -15,7 +15,7 @@ from pelton.client.protocol.refusals import make_error
 from pelton.core.load.crowd import NEVER, Role
 from pelton.core.load.crowd import Crowd as Loop
 from pelton.core.load.crowd import Link as Wire
-from pelton.errors import ConnectionLost, Timeout
+from pelton.errors import ConnectionLostError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Link(Wire):
         super().__init__(transport.fileno(), inbox, limit, make_error, through)
 
     def await_server(self, limit_s: float = 10.0) -> None:
-        """Until the server has handled all that was written; Timeout, ConnectionLost."""
+        """Until the server has handled all that was written; PeltonTimeoutError, ConnectionLostError."""
         asking = _Asking(self, 1)
         Crowd([asking], limit_s=limit_s).run()
 
@@ -72,7 +72,7 @@ class Crowd:
     ) -> None:
         """``beside``: roles that are never over.
 
-        ``limit_s``: Timeout if nothing arrives for this time while something is awaited.
+        ``limit_s``: PeltonTimeoutError if nothing arrives for this time while something is awaited.
 
         ``tell`` gets the number of messages so far, ten times a second.
         """
@@ -82,18 +82,18 @@ class Crowd:
         self._tell = tell
 
     def run(self) -> None:
-        """Until all roles are over. Raises Timeout, ConnectionLost, and the errors of roles."""
+        """Until all roles are over. Raises PeltonTimeoutError, ConnectionLostError, and the errors of roles."""
         heard_at = time.monotonic()
         while self._loop.unfinished:
             try:
                 heard = self._loop.run(time.monotonic_ns() + LOOK_NS)
             except ConnectionResetError as problem:
-                raise ConnectionLost(str(problem)) from None
+                raise ConnectionLostError(str(problem)) from None
             now = time.monotonic()
             if heard:
                 heard_at = now
             elif self._limit_s is not None and now - heard_at > self._limit_s:
-                raise Timeout(f"no answer in {self._limit_s:g} s")
+                raise PeltonTimeoutError(f"no answer in {self._limit_s:g} s")
             self._tell(sum(role.done for role in self._roles))
 
     def stop(self) -> None:

@@ -176,7 +176,7 @@ class Load:
         )
 
     def subjects(self, subject: str) -> Subjects:
-        """The subjects of the messages; InvalidSubject."""
+        """The subjects of the messages; InvalidSubjectError."""
         from pelton.client.protocol.subjects import check_literal
 
         from .supply import Subjects
@@ -292,11 +292,11 @@ def measured(
 
 def check_size(load: Load, most: int) -> None:
     """PayloadTooLarge for messages that the server does not take."""
-    from pelton.errors import PayloadTooLarge
+    from pelton.errors import PayloadTooLargeError
 
     headers = len(load.lines) + 12 if load.lines else 0
     if len(load.payload) + headers > most:
-        raise PayloadTooLarge(
+        raise PayloadTooLargeError(
             f"messages of {len(load.payload)} bytes; the server takes at most {most}"
         )
 

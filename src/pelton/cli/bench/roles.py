@@ -12,7 +12,7 @@ from pelton.client.plans.jetstream import decode_pub_ack
 from pelton.core.bulk.publish_window import PublishWindow
 from pelton.core.load import roles as core
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import NoResponders, PeltonError
+from pelton.errors import NoRespondersError, PeltonError
 
 from .links import NEVER, Role
 from .supply import CHUNK
@@ -67,7 +67,7 @@ def refusing(subject: str) -> Callable[[bytes, bytes], None]:
             raise PeltonError(f"{subject}: {payload[:200]!r}")
         status, description, _ = decode_headers(block)
         if status == 503:
-            raise NoResponders(subject)
+            raise NoRespondersError(subject)
         raise PeltonError(f"{subject}: {description} ({status})")
 
     return refuse
@@ -119,7 +119,7 @@ def store(link: Link, supply: Supply, quota: int, pace: Pace, *, window: int) ->
 
     def refuse(operation: bytes, block: bytes, payload: bytes) -> None:
         if block and decode_headers(block)[0] == 503:
-            raise NoResponders(operation.split(b" ", 2)[1].decode("utf-8", "replace"))
+            raise NoRespondersError(operation.split(b" ", 2)[1].decode("utf-8", "replace"))
         decode_pub_ack(payload)  # raises the refusal
         raise PeltonError(f"not an ack: {payload[:200]!r}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pelton.core.bulk.publish_window import Column, Encoder, Rows
 from pelton.core.load.crowd import Pace as Pace
-from pelton.errors import PayloadTooLarge
+from pelton.errors import PayloadTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class Supply:
         """``lines``: header lines of every message; ``numbered``: the begin of one that ends with the number."""
         headers = 12 + len(lines) + (len(numbered) + 22 if numbered else 0)
         if len(payload) + (headers if lines or numbered else 0) > max_payload:
-            raise PayloadTooLarge(
+            raise PayloadTooLargeError(
                 f"messages of {len(payload)} bytes; the server takes at most {max_payload}"
             )
         self.subjects = subjects

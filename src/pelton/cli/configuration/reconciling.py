@@ -33,7 +33,7 @@ from pelton.cli.configuration.declaring import (
 )
 from pelton.cli.session import Session, command
 from pelton.core.base.quoting import shown
-from pelton.errors import ConnectError, ConnectionClosed, PeltonError, Timeout
+from pelton.errors import ConnectError, ConnectionClosedError, PeltonError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ class _Reconciler:
             try:
                 with self.session.connect(lasting=True) as client:
                     self.look_on(client)
-            except (ConnectError, ConnectionClosed, OSError) as error:
+            except (ConnectError, ConnectionClosedError, OSError) as error:
                 self.wait(None, self.failure(str(error)))
 
     def look_on(self, client: BlockingClient) -> None:
@@ -179,9 +179,9 @@ class _Reconciler:
         while True:
             try:
                 wait_s = self.look(client)
-            except ConnectionClosed:
+            except ConnectionClosedError:
                 raise
-            except Timeout:
+            except PeltonTimeoutError:
                 wait_s = self.failure("the server does not answer")
             except PeltonError as error:
                 wait_s = self.failure(str(error))
@@ -240,7 +240,7 @@ class _Reconciler:
                 continue
             try:
                 subject = advisories.next(glance_s).subject
-            except Timeout:
+            except PeltonTimeoutError:
                 continue
             if subject.split(".")[4] in _TELLING:
                 until = min(until, time.monotonic() + _GATHER_S)

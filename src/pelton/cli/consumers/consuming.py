@@ -52,13 +52,13 @@ def next_(
     """Fetch messages from the pull consumer NAME of STREAM and acknowledge them."""
     if nak and term:
         raise click.UsageError("--nak and --term exclude each other")
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     with session.connect() as client:
         js = session.jetstream(client)
         try:
             messages = js.pull(stream, name).fetch(count, timeout=wait / 1e9)
-        except NoResponders:
+        except NoRespondersError:
             js.consumer_info(
                 stream, name
             )  # says what is missing: JetStream, the stream, the consumer
@@ -116,13 +116,13 @@ def _pushed(
     client: BlockingClient, subject: str, group: str, seconds: float | None
 ) -> Iterator[BlockingMessage]:
     """The messages that arrive, until none comes for this time; heartbeats are answered and left out."""
-    from pelton.errors import Timeout
+    from pelton.errors import PeltonTimeoutError
 
     subscription = client.subscribe(subject, queue=group)
     while True:
         try:
             message = subscription.next(float("inf") if seconds is None else seconds)
-        except Timeout:
+        except PeltonTimeoutError:
             return
         if not message.status:
             yield message

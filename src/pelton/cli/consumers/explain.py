@@ -49,11 +49,11 @@ def explain(session: Session, stream: str, consumer: str, seq: int | None) -> No
 
 def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -> Message | None:
     from pelton.cli.consumers.explaining import Message
-    from pelton.errors import MessageNotFound
+    from pelton.errors import MessageNotFoundError
 
     try:
         found = js.get_message(stream, seq)
-    except MessageNotFound:
+    except MessageNotFoundError:
         return None
     newer, config = 0, info.config
     if config is not None and config.deliver_policy in ("last", "last_per_subject"):
@@ -62,7 +62,7 @@ def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -
         for subject in [found.subject] if same else filters or [">"]:
             try:
                 following = js.get_message(stream, seq + 1, next_by_subject=subject)
-            except MessageNotFound:
+            except MessageNotFoundError:
                 continue
             if following.timestamp_ns < info.created:
                 newer = max(newer, following.seq)

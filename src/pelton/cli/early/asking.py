@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pelton.api.codec import decode_response
 from pelton.api.dialects.requests import Call, converse
-from pelton.errors import NoResponders, PeltonError, Timeout
+from pelton.errors import NoRespondersError, PeltonError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,13 +49,13 @@ def connect(
 
 
 def ask(client: BlockingClient, subject: str, body: bytes = b"") -> bytes:
-    """The answer to a request of a dialect. Timeout: there is none."""
+    """The answer to a request of a dialect. PeltonTimeoutError: there is none."""
     try:
         return receive(client, subject, body, TIMEOUT_SECONDS).data
-    except NoResponders:
+    except NoRespondersError:
         conversation = converse(subject, body)
         if conversation is None:
-            raise Timeout("timeout") from None
+            raise PeltonTimeoutError("timeout") from None
     given = None
     while True:
         try:
@@ -67,8 +67,8 @@ def ask(client: BlockingClient, subject: str, body: bytes = b"") -> bytes:
         if isinstance(wish, Call):
             try:
                 got = receive(client, f"$JS.API.{wish.subject}", wish.body, TIMEOUT_SECONDS)
-            except NoResponders:
-                raise Timeout("timeout") from None
+            except NoRespondersError:
+                raise PeltonTimeoutError("timeout") from None
             given = decode_response(wish.response, got.data)
 
 
@@ -79,26 +79,26 @@ def receive(
     seconds: float,
     headers: Mapping[str, Sequence[str]] | None = None,
 ) -> BlockingMessage:
-    """The first answer to a request, which may come on any subject. Timeout, NoResponders."""
+    """The first answer to a request, which may come on any subject. PeltonTimeoutError, NoRespondersError."""
     inbox = client.new_inbox()
     subscription = client.subscribe(inbox)
     try:
         client.publish(subject, body, reply=inbox, headers=headers)
         message = subscription.next(seconds)
         if not message.data and message.raw_headers.startswith(b"NATS/1.0 503"):
-            raise NoResponders(subject)
+            raise NoRespondersError(subject)
         return message
     finally:
         subscription.unsubscribe()
 
 
 def pull(client: BlockingClient, stream: str, consumer: str) -> BlockingMessage:
-    """The next message of a pull consumer. Timeout: there is none."""
+    """The next message of a pull consumer. PeltonTimeoutError: there is none."""
     try:
         return receive(client, f"$JS.RN.{stream}.{consumer}", b"1", 1.0)
-    except NoResponders:
+    except NoRespondersError:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
     try:
         return receive(client, subject, b'{"batch":1,"expires":900000000}', 1.0)
-    except NoResponders:
-        raise Timeout("timeout") from None
+    except NoRespondersError:
+        raise PeltonTimeoutError("timeout") from None

@@ -12,7 +12,7 @@ from pelton.cli.early.asking import Failed, connect, receive
 from pelton.cli.failures import failure_of
 from pelton.cli.values import nearest
 from pelton.core.base.quoting import shown
-from pelton.errors import NoResponders, PeltonError, Timeout
+from pelton.errors import NoRespondersError, PeltonError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,7 +108,7 @@ def _req(options: dict[str, str], words: list[str]) -> int:
     with connect(**_connection(options)) as client:
         try:
             answer = receive(client, words[0], _body(words), _REQUEST_SECONDS)
-        except (Timeout, NoResponders):
+        except (PeltonTimeoutError, NoRespondersError):
             print(shown(str(client.last_error or "nats: timeout for request")), file=sys.stderr)
             return 1
     print(f"Published [{shown(words[0])}] : '{_text(_body(words))}'")

@@ -23,7 +23,7 @@ from pelton.cli.early.asking import Failed, ask, connect, pull
 from pelton.cli.failures import failure_of
 from pelton.cli.values import nearest
 from pelton.core.base.quoting import quoted_letter
-from pelton.errors import PeltonError, Timeout
+from pelton.errors import PeltonError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except Timeout:
+    except PeltonTimeoutError:
         print("jsm: timeout: no answer", file=sys.stderr)
     except (PeltonError, OSError, ValueError) as problem:
         print(f"jsm: {failure_of(problem).message}", file=sys.stderr)

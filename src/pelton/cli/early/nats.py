@@ -19,7 +19,7 @@ from pelton.cli.early.asking import Failed, ask
 from pelton.cli.early.pages import differences, stream_page
 from pelton.cli.failures import DONE, FAILED
 from pelton.cli.prompts import confirm, may_ask
-from pelton.errors import StreamNotFound
+from pelton.errors import StreamNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def pick(js: BlockingJetStream, name: str, subjects: str | None) -> StreamInfo:
     """The info of a stream. Failed, with the text of 2020: it is not there."""
     try:
         return js.stream_info(name, subjects_filter=subjects)
-    except StreamNotFound as error:
+    except StreamNotFoundError as error:
         why = error.description if js.stream_names() else "no Streams are defined"
         raise Failed(f"could not pick a Stream to operate on: {why}") from None
 

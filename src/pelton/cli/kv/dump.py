@@ -58,7 +58,7 @@ def load(session: Session, bucket: str, file: Path, keep: bool) -> None:
     FILE is what `pelton kv dump` prints. It is read and checked as a whole before anything is
     stored.
     """
-    from pelton.client import KeyExists
+    from pelton.client import KeyExistsError
 
     try:
         text = sys.stdin.buffer.read() if str(file) == "-" else read_input(file)
@@ -73,7 +73,7 @@ def load(session: Session, bucket: str, file: Path, keep: bool) -> None:
         for key, value in values.items():
             try:
                 opened.create(key, value) if keep else opened.put(key, value)
-            except KeyExists:
+            except KeyExistsError:
                 kept += 1
             else:
                 stored += 1

@@ -242,7 +242,7 @@ def watch(
     A KEY may be a filter such as "eu.>"; without one, all keys are watched. The watch continues
     after a lost connection, and neither misses nor repeats a change that the bucket still holds.
     """
-    from pelton.errors import Timeout
+    from pelton.errors import PeltonTimeoutError
 
     with told_of_losses(), session.connect(lasting=True) as client:
         opened = session.jetstream(client).key_value(bucket)
@@ -257,7 +257,7 @@ def watch(
             while not count or seen < count:
                 try:
                     entry = changes.next(wait / 1e9 if wait else None)
-                except Timeout:
+                except PeltonTimeoutError:
                     end_of_wait(client)
                     return
                 seen += 1

@@ -121,7 +121,7 @@ def _arriving(client: BlockingClient, subjects: list[str]) -> Iterator[tuple[str
 def _stored(js: BlockingJetStream, stream: str, since: int) -> Iterator[tuple[str, bytes]]:
     begin_ns = time.time_ns() - since if since else None
     consumer = js.ordered_consumer(stream, start_time=begin_ns)
-    consumer.info()  # StreamNotFound now, not later
+    consumer.info()  # StreamNotFoundError now, not later
 
     def coming() -> Iterator[tuple[str, bytes]]:
         while True:

@@ -129,11 +129,11 @@ def _stamp(text: str) -> None:
 def _one(
     client: BlockingClient, subject: str, data: bytes, headers: dict[str, list[str]]
 ) -> BlockingMessage:
-    from pelton.errors import Timeout
+    from pelton.errors import PeltonTimeoutError
 
     try:
         return client.request(subject, data, headers=headers)
-    except Timeout as late:
+    except PeltonTimeoutError as late:
         raise client.last_error or late from None
 
 

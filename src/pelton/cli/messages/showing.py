@@ -73,11 +73,13 @@ def told_of_losses() -> Iterator[None]:
 
 
 def end_of_wait(client: BlockingClient) -> None:
-    """Nothing came within --wait; raises ConnectionLost without a connection, as something may have."""
-    from pelton.errors import ConnectionLost
+    """Nothing came within --wait; raises ConnectionLostError without a connection, as something may have."""
+    from pelton.errors import ConnectionLostError
 
     if not client.connected:
-        raise ConnectionLost("--wait ended without a connection: it is unknown what came meanwhile")
+        raise ConnectionLostError(
+            "--wait ended without a connection: it is unknown what came meanwhile"
+        )
 
 
 def data_of(message: BlockingMessage, decoder: Decoder = AS_IT_IS) -> dict[str, object]:

@@ -372,7 +372,7 @@ def _handle(
 ) -> Any:
     """The durable consumer, which is made if it does not exist, or an ordered consumer."""
     from pelton.client import ConsumerConfig, Nanoseconds
-    from pelton.errors import ConsumerNotFound
+    from pelton.errors import ConsumerNotFoundError
 
     starts = [name for name in ("start_sequence", "deliver", "since") if asked[name] is not None]
     if len(starts) > 1:
@@ -389,7 +389,7 @@ def _handle(
         )
     try:
         return js.consumer(stream, asked["durable"])
-    except ConsumerNotFound:
+    except ConsumerNotFoundError:
         from pelton.cli.consumers.fields import filters_of
 
         config = ConsumerConfig(

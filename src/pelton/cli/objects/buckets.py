@@ -98,11 +98,11 @@ def seal(session: Session, bucket: str, force: bool) -> None:
 
 def opened(js: BlockingJetStream, bucket: str) -> BlockingObjectStore:
     """An object store that exists; ClickException when it does not."""
-    from pelton.errors import BucketNotFound
+    from pelton.errors import BucketNotFoundError
 
     try:
         return js.object_store(bucket)
-    except BucketNotFound:
+    except BucketNotFoundError:
         text = f"there is no object store {bucket}: create it, or check the name and domain"
         raise click.ClickException(text) from None
 

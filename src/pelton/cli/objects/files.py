@@ -98,11 +98,11 @@ def _patience_s(session: Session) -> float:
 
 
 def _ask_to_replace(store: BlockingObjectStore, name: str, stdin: bool) -> None:
-    from pelton.errors import ObjectNotFound
+    from pelton.errors import ObjectNotFoundError
 
     try:
         found = store.info(name)
-    except ObjectNotFound:
+    except ObjectNotFoundError:
         return
     if stdin:
         text = f"bucket {store.bucket} has an object {name}; -f replaces it"
@@ -297,7 +297,7 @@ def watch(
     session: Session, bucket: str, updates: bool, deletes: bool, count: int, wait: int
 ) -> None:
     """Print the objects of BUCKET, and then every change, until interrupted."""
-    from pelton.errors import Timeout
+    from pelton.errors import PeltonTimeoutError
 
     with told_of_losses(), session.connect(lasting=True) as client:
         store = opened(session.jetstream(client), bucket)
@@ -306,7 +306,7 @@ def watch(
             while not count or seen < count:
                 try:
                     found = changes.next(wait / 1e9 if wait else None)
-                except Timeout:
+                except PeltonTimeoutError:
                     end_of_wait(client)
                     return
                 if found is None:

@@ -120,13 +120,13 @@ def watch_of(
 def born_alerts(client: BlockingClient, alerts: str) -> int:
     """When the stream of alerts was made, which is now if it was not there; NotTaken if it takes no alerts."""
     from pelton.client.base.models import StreamConfig
-    from pelton.errors import StreamNotFound
+    from pelton.errors import StreamNotFoundError
     from pelton.plgd.spark.alerts import SUBJECT, NotTaken
 
     js = client.jetstream()
     try:
         info = js.stream_info(alerts)
-    except StreamNotFound:
+    except StreamNotFoundError:
         info = js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
     if alerts not in js.stream_names(f"{SUBJECT}.>"):
         raise NotTaken(alerts)
@@ -136,13 +136,13 @@ def born_alerts(client: BlockingClient, alerts: str) -> int:
 def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
     """When a bucket was made, which is now if it was not there, and whether that is so."""
     from pelton.client import KeyValueConfig
-    from pelton.errors import BucketNotFound, StreamNotFound
+    from pelton.errors import BucketNotFoundError, StreamNotFoundError
 
     js = client.jetstream()
     is_new = False
     try:
         js.key_value(bucket)
-    except (BucketNotFound, StreamNotFound):
+    except (BucketNotFoundError, StreamNotFoundError):
         js.create_key_value(KeyValueConfig(bucket=bucket))
         is_new = True
     return int(js.stream_info(f"KV_{bucket}").created), is_new

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from pelton.errors import StreamNotFound, not_installed
+from pelton.errors import StreamNotFoundError, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,5 +78,5 @@ def stream_of(js: BlockingJetStream, stream: str) -> StreamInfo:
     """The info of a stream; if there is none, an error that says how to create it."""
     try:
         return js.stream_info(stream)
-    except StreamNotFound:
+    except StreamNotFoundError:
         raise no_stream(stream) from None

@@ -115,11 +115,11 @@ def _opened(file: str) -> TextIO:
 def _create(js: BlockingJetStream, name: str) -> None:
     """Create the stream as a hub's, if it is missing."""
     from pelton.client import Nanoseconds, StreamConfig
-    from pelton.errors import StreamNotFound
+    from pelton.errors import StreamNotFoundError
 
     try:
         js.stream_info(name)
-    except StreamNotFound:
+    except StreamNotFoundError:
         window = Nanoseconds(DUPLICATE_WINDOW_NS)
         js.create_stream(StreamConfig(name=name, subjects=["plgd.>"], duplicate_window=window))
 

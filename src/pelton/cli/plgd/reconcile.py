@@ -175,7 +175,7 @@ def _told_once() -> Callable[[PeltonError], None]:
 @contextmanager
 def _in_words(stream: str) -> Iterator[None]:
     """Add advice to the errors of gateways and streams."""
-    from pelton.errors import StreamNotFound
+    from pelton.errors import StreamNotFoundError
     from pelton.plgd.gateway import GatewayError
 
     try:
@@ -183,7 +183,7 @@ def _in_words(stream: str) -> Iterator[None]:
     except GatewayError as error:
         hints = [text for word, text in HINTS if word in str(error)]
         raise click.ClickException("; ".join([str(error), *hints[:1]])) from None
-    except StreamNotFound:
+    except StreamNotFoundError:
         raise no_stream(stream) from None
 
 

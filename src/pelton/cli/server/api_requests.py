@@ -21,7 +21,7 @@ from pelton.cli.server.reporting import Column, Row
 from pelton.cli.server.watching import draw
 from pelton.cli.session import Session, command
 from pelton.cli.values import DURATION, PATTERN_ERRORS, Whole
-from pelton.errors import Timeout
+from pelton.errors import PeltonTimeoutError
 
 if TYPE_CHECKING:
     from pelton.client import BlockingMessage, BlockingSubscription
@@ -207,7 +207,7 @@ def _listen(watched: BlockingSubscription, counter: Counter, until: float) -> No
     while (left := until - time.monotonic()) > 0:
         try:
             message = watched.next(timeout=left)
-        except Timeout:
+        except PeltonTimeoutError:
             return
         counter.take(message.subject, account_of(message), int(time.monotonic()))
 

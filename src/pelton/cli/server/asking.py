@@ -136,7 +136,7 @@ def gather(
     client: BlockingClient, subject: str, body: Mapping[str, Any], expect: int = 0
 ) -> Iterator[Answer]:
     """The answers, as they come; ClickException when there is none."""
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     started, found, before = time.monotonic(), 0, client.last_error
     try:
@@ -145,7 +145,7 @@ def gather(
         ):
             found += 1
             yield Answer(json.loads(message.data), time.monotonic() - started)
-    except NoResponders:
+    except NoRespondersError:
         pass
     if client.last_error is not None and client.last_error is not before:
         raise client.last_error

@@ -17,7 +17,7 @@ from pelton.cli.inputs import read_text_input
 from pelton.cli.server import check_rules as rules
 from pelton.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
 from pelton.cli.values import DURATION, PATTERN_ERRORS, WHOLE, Word
-from pelton.errors import MessageNotFound, PeltonError
+from pelton.errors import MessageNotFoundError, PeltonError
 
 if TYPE_CHECKING:
     from pelton.cli.session import Session
@@ -238,7 +238,7 @@ def message(
     try:
         with session.connect() as client:
             found = session.jetstream(client).get_message(stream, last_by_subject=subject)
-    except MessageNotFound:
+    except MessageNotFoundError:
         report.critical.append(f"no message found for {subject}")
         return
     body = found.data.decode("utf-8", "replace")
@@ -380,13 +380,13 @@ _LEVELS = ("warn", "critical")
 
 def _ask(client: BlockingClient, page: str, wanted: dict[str, object]) -> list[dict[str, Any]]:
     """The answers of all servers to a request of the system account."""
-    from pelton.errors import NoResponders
+    from pelton.errors import NoRespondersError
 
     try:
         body = json.dumps(wanted).encode()
         answers = client.request_many(f"$SYS.REQ.SERVER.PING.{page}", body, stall=0.5)
         return [json.loads(each.data) for each in answers]
-    except NoResponders:
+    except NoRespondersError:
         return []
 
 

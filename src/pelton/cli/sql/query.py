@@ -18,7 +18,7 @@ from pelton.cli.session import Session, command
 from pelton.cli.sql.failures import QueryError, hinted
 from pelton.cli.sql.interrupting import interruptible
 from pelton.cli.values import DURATION, Whole, Word
-from pelton.errors import PeltonError, PublishFailed, not_installed
+from pelton.errors import PeltonError, PublishFailedError, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -286,7 +286,7 @@ class _Rows:
                     publisher.publish(name, msgspec.json.encode(row))
                     self._published += 1
         except Exception:
-            with contextlib.suppress(PublishFailed):  # the error counts those without an ack
+            with contextlib.suppress(PublishFailedError):  # the error counts those without an ack
                 publisher.flush()
             raise
 

@@ -27,7 +27,7 @@ from pelton.cli.streams.files import encoded, form_of, read_lines, read_parquet
 from pelton.cli.streams.ranges import Limit, Range, Row, range_options, rows_of
 from pelton.cli.values import Word
 from pelton.core.protocol.subjects import matches
-from pelton.errors import ApiError, MessageNotFound, PublishFailed
+from pelton.errors import ApiError, MessageNotFoundError, PublishFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -330,7 +330,7 @@ class _Import:
                     for offset, row in enumerate(sent):
                         self._publish(publisher, row, self._expected() + offset)
                     publisher.flush()
-                except PublishFailed as failed:
+                except PublishFailedError as failed:
                     twice = publisher.duplicates - before
                     if self._guard:
                         chunk = self._refused(sent, rest, failed, twice=twice, skip=skip)
@@ -344,7 +344,9 @@ class _Import:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _count(self, sent: int, twice: int, failed: PublishFailed | None, *, skip: bool) -> None:
+    def _count(
+        self, sent: int, twice: int, failed: PublishFailedError | None, *, skip: bool
+    ) -> None:
         refused = len(failed.failures) if failed is not None else 0
         self.stored += sent - twice - refused
         if twice + refused:
@@ -366,7 +368,13 @@ class _Import:
         self._save()
 
     def _refused(
-        self, sent: list[Row], rest: list[Row], failed: PublishFailed, *, twice: int, skip: bool
+        self,
+        sent: list[Row],
+        rest: list[Row],
+        failed: PublishFailedError,
+        *,
+        twice: int,
+        skip: bool,
     ) -> list[Row]:
         """The messages that are still to publish when the stream has refused a part of a chunk. ImportStopped."""
         reached = self._js.stream_info(self._name).state.last_seq
@@ -407,7 +415,7 @@ class _Import:
             return
         try:
             last = self._js.get_message(self._name, self._info.state.last_seq)
-        except MessageNotFound:
+        except MessageNotFoundError:
             return  # removed by a limit: its sequence counts
         searched = 0
         while row is not None and not _is(row, last):

@@ -129,7 +129,7 @@ def stored_messages(
     js: BlockingJetStream, stream: str, subject: str | None, seq: int | None, begin_ns: int | None
 ) -> Iterator[StoredMessage]:
     """The messages that a stream holds now, in order; without a consumer, so nothing is changed."""
-    from pelton.errors import MessageNotFound
+    from pelton.errors import MessageNotFoundError
 
     info = js.stream_info(stream)
     last_seq = info.state.last_seq
@@ -144,7 +144,7 @@ def stored_messages(
     while following <= last_seq:
         try:
             message = js.get_message(stream, following, next_by_subject=subject or ">")
-        except MessageNotFound:
+        except MessageNotFoundError:
             return
         following = message.seq + 1
         if begin_ns is None or message.timestamp_ns >= begin_ns:

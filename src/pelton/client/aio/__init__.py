@@ -98,7 +98,7 @@ def connect(
     ``help(Options)`` explains; ``tls``: file names, or a context.
 
     Handlers are functions or coroutine functions. on_error: gets each error that no call can raise:
-    CallbackFailed, SlowConsumer, ConnectionClosed of a subscription with a callback, ServerError.
+    CallbackFailedError, SlowConsumerError, ConnectionClosedError of a subscription with a callback, ServerError.
     on_disconnect: gets the reason why the connection broke. on_reconnect: called when there is a
     connection again. on_close: called when the client is closed, by its owner or because no server was
     left. on_lame_duck: called when the server is about to stop. on_status: gets every event of the

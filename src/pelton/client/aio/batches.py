@@ -41,7 +41,7 @@ class FastBatch(Entered, Fast):
     """Publishes into a stream that answers once per many messages; made by ``JetStream.fast_batch``.
 
     Use it in ``async with``: the end commits. Each message is stored separately and visible at once. A
-    message that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are
+    message that does not arrive or is refused ends the batch with BatchEndedError, unless ``gaps`` are
     allowed: then see ``flow.gaps`` and ``flow.failures``.
 
     ::
@@ -60,7 +60,7 @@ class FastBatch(Entered, Fast):
     ) -> None:
         """Send a message; waits while the stream is too far behind.
 
-        BatchEnded or an ApiError when the stream takes nothing more; Timeout when it is silent.
+        BatchEndedError or an ApiError when the stream takes nothing more; PeltonTimeoutError when it is silent.
         """
         client = self.client
         if self.flow.full:

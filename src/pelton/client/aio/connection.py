@@ -3,7 +3,7 @@
 The loop carries bytes between the transport and the state machine of ``client/protocol/connection.py``;
 output is gathered and written once per turn of the loop. The client replaces a lost connection in the
 background: subscriptions go on, messages published meanwhile are kept up to a limit, and requests
-under way fail with ConnectionLost.
+under way fail with ConnectionLostError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import random
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pelton.errors import ConnectError, ConnectionLost, PeltonError, Timeout
+from pelton.errors import ConnectError, ConnectionLostError, PeltonError, PeltonTimeoutError
 
 from ..base.arguments import checked
 from ..base.forgotten import AsyncOnly
@@ -64,7 +64,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
 
         async with connect("nats://127.0.0.1:4222", timeout="5s") as nc:
             await nc.publish("greetings.anna", b"hello")
-            answer = await nc.request("help", b"", timeout=2)  # NoResponders, Timeout
+            answer = await nc.request("help", b"", timeout=2)  # NoRespondersError, PeltonTimeoutError
     """
 
     _stays_open = True
@@ -233,7 +233,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         link, self._link = self._link, None
         if link is not None:
             link.abort()
-        error = event.error or ConnectionLost("the connection was closed")
+        error = event.error or ConnectionLostError("the connection was closed")
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(error)
             return
@@ -243,7 +243,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             self._handshake = None  # broke between the handshake and the call that waits for it
         self.last_error = error
         self._stop_ping()
-        self._tell_lost(ConnectionLost(str(error)), event.waiters)
+        self._tell_lost(ConnectionLostError(str(error)), event.waiters)
         self._tell(self._handlers.on_disconnect, event.error)
         if self.options.reconnect:
             self._spawn(self._reconnect())
@@ -378,7 +378,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
                     await each._end_drained()
                 await self.flush(seconds)
         except TimeoutError:
-            raise Timeout(f"not drained in {seconds} s") from None
+            raise PeltonTimeoutError(f"not drained in {seconds} s") from None
         finally:
             await self.close()
 
@@ -389,7 +389,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
     ) -> None:
         """Send a message; waits only while the connection does not take more.
 
-        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, and OutputFull when too much was
+        Raises InvalidSubjectError, PayloadTooLargeError, ConnectionClosedError, and OutputFullError when too much was
         published without a connection.
         """
         self._connection.publish(subject, data, reply, encode_header_map(headers))
@@ -411,7 +411,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         """Subscribe to a subject, which may have wildcards; a queue group shares the messages.
 
         Without a callback, iterate over the subscription. With max_msgs it ends after that many messages.
-        Messages over the pending limits are dropped, and SlowConsumer reports it.
+        Messages over the pending limits are dropped, and SlowConsumerError reports it.
         """
         subscription = Subscription(self, callback, pending_messages_max, pending_bytes_max)
         self._subscribe(subject, subscription, queue, max_msgs)

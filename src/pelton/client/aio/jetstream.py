@@ -40,7 +40,7 @@ class JetStream(
 ):
     """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
-    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    Every call raises ApiError when the server refuses, PeltonTimeoutError without an answer, NoRespondersError
     without JetStream.
 
     ::

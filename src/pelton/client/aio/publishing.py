@@ -22,7 +22,7 @@ class Publisher(Entered, Publishing):
 
     A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
     a message that no stream of a cluster answers is sent again until then. Each ``publish`` returns a
-    future for its ack; failures are also collected in ``failures``, and raised as PublishFailed by
+    future for its ack; failures are also collected in ``failures``, and raised as PublishFailedError by
     ``flush`` and at the end of ``async with``.
 
     ::

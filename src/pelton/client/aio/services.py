@@ -163,7 +163,7 @@ class Service(ServiceGroup, AsyncOnly, Serving[Request, Handler, ServiceGroup]):
         endpoint.count(self.client._clock() - start, request.failure)
 
     async def run(self) -> None:
-        """Wait until the service is stopped; ConnectionClosed when the client is lost."""
+        """Wait until the service is stopped; ConnectionClosedError when the client is lost."""
         await self._wait_for_end()
         self._check_lost()
 

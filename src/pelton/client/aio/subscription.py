@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from pelton.errors import SlowConsumer
+from pelton.errors import SlowConsumerError
 
 from ..base.arguments import waits
 from ..base.forgotten import AsyncItems
@@ -28,8 +28,8 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
     """Messages of one subject.
 
     A callback that is a plain function is called as messages arrive; a coroutine function is awaited for
-    one message after the other. ``on_error`` gets an exception of the callback as CallbackFailed, and
-    ConnectionClosed when the client is lost.
+    one message after the other. ``on_error`` gets an exception of the callback as CallbackFailedError, and
+    ConnectionClosedError when the client is lost.
 
     ::
 
@@ -84,7 +84,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
     def _drop(self) -> None:
         super()._drop()
         if self._callback is not None and self.dropped == self._reported + 1:
-            self.client._report(SlowConsumer(self.subject, 1))
+            self.client._report(SlowConsumerError(self.subject, 1))
 
     # -- taking ------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
     async def __anext__(self) -> Message:
         """The next message; the iteration ends with the subscription.
 
-        Raises ConnectionClosed when the client was lost, SlowConsumer once after messages were dropped.
+        Raises ConnectionClosedError when the client was lost, SlowConsumerError once after messages were dropped.
         """
         if not self._queue:
             await until(self.client, Until(self, self._has_news, math.inf))

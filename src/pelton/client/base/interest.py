@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pelton.errors import ConnectionClosed
+from pelton.errors import ConnectionClosedError
 
 
 class Interest:
@@ -25,15 +25,15 @@ class Interest:
         """Why the client was lost while this subscription was open; "" otherwise."""
 
     def check(self) -> None:
-        """Raise ConnectionClosed when the client was lost while this subscription was open.
+        """Raise ConnectionClosedError when the client was lost while this subscription was open.
 
         A subscription that its owner ended, or whose client the owner closed, has no failure.
         """
         if self.failure:
             raise self.lost()
 
-    def lost(self) -> ConnectionClosed:
+    def lost(self) -> ConnectionClosedError:
         """The error of a subscription that has a ``failure``."""
-        return ConnectionClosed(
+        return ConnectionClosedError(
             f"the subscription to {self.subject!r} has ended: {self.failure}", self.subject
         )

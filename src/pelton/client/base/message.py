@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.api.subjects import parse_ack
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import CallbackFailed, NoResponders, NotJetStreamMessage
+from pelton.errors import CallbackFailedError, NoRespondersError, NotJetStreamMessageError
 
 from .durations import Duration, to_nanoseconds
 from .steps import Sent, call, verb
@@ -32,10 +32,10 @@ def nak_body(delay: Duration | None) -> bytes:
     return b'-NAK {"delay":%d}' % to_nanoseconds(delay)
 
 
-def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
+def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailedError:
     """The error of a callback that raised ``cause`` for a message."""
     subject = message._interest.subject
-    error = CallbackFailed(
+    error = CallbackFailedError(
         f"the callback of {subject!r} failed on {message!r}: {type(cause).__name__}: {cause}",
         subject,
         message,
@@ -110,11 +110,13 @@ class BaseMessage:
     def metadata(self) -> Metadata:
         """The position of the message in its stream and its consumer.
 
-        Raises NotJetStreamMessage when no consumer delivered it.
+        Raises NotJetStreamMessageError when no consumer delivered it.
         """
         metadata = parse_ack(self.reply)
         if metadata is None:
-            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
+            raise NotJetStreamMessageError(
+                f"no consumer delivered this: reply subject {self.reply!r}"
+            )
         return metadata
 
     @property
@@ -146,7 +148,7 @@ class BaseMessage:
     in_progress = verb(_in_progress_body, ends=False)
 
     def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
-        """Acknowledge, and wait until the server confirms the ack; Timeout, NoResponders.
+        """Acknowledge, and wait until the server confirms the ack; PeltonTimeoutError, NoRespondersError.
 
         The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
         consumer has no leader.
@@ -155,8 +157,8 @@ class BaseMessage:
         seconds = self.client._timeout_of(timeout)
         try:
             yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
-        except NoResponders:
-            raise NoResponders(
+        except NoRespondersError:
+            raise NoRespondersError(
                 self.reply, "the consumer is gone, or takes no acks, as an ordered one"
             ) from None
         self.acked = True
@@ -169,9 +171,9 @@ class BaseMessage:
             raise ValueError("the message has no reply subject")
 
     def _check_acknowledgeable(self) -> None:
-        """Raise NotJetStreamMessage unless a consumer delivered the message."""
+        """Raise NotJetStreamMessageError unless a consumer delivered the message."""
         if not self.reply.startswith("$JS.ACK."):
-            raise NotJetStreamMessage(
+            raise NotJetStreamMessageError(
                 f"no consumer delivered this, so it needs no ack: it came on {self.subject!r}, "
                 f"reply subject {self.reply!r}"
             )

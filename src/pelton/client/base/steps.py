@@ -38,7 +38,7 @@ from typing import (
 from .arguments import check_of
 
 if TYPE_CHECKING:
-    from pelton.errors import PeltonError, PermissionsViolation
+    from pelton.errors import PeltonError, PermissionsViolationError
 
     from .addresses import Server
     from .interest import Interest
@@ -250,7 +250,7 @@ class Mailbox:
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke, or the client was closed."""
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit an operation, which may concern this object."""
 
 

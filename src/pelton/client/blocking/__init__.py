@@ -46,7 +46,7 @@ def connect_blocking(
     ``help(Options)`` explains; ``tls``: file names, or a context.
 
     Handlers are called in whichever thread reads, and must return soon. on_error: gets each error that no
-    call can raise: CallbackFailed, ServerError; ``last_error`` is the last one. on_status: gets every event of
+    call can raise: CallbackFailedError, ServerError; ``last_error`` is the last one. on_status: gets every event of
     the connection, as ``BlockingClient.status()``. on_protocol: gets each line of the protocol with its
     direction, "in" or "out", without payloads and secrets.
 

@@ -34,7 +34,7 @@ class BackupFailed(PeltonError):
 class Backup(Iterator[bytes]):
     """A backup under way: iterate over its chunks, once; together they are the archive.
 
-    Ends with BackupFailed when the server gives up, Timeout when no chunk arrives. The chunks received
+    Ends with BackupFailed when the server gives up, PeltonTimeoutError when no chunk arrives. The chunks received
     until then are no backup.
     """
 

@@ -37,7 +37,7 @@ class FastBatch(Entered, Fast):
     """Publishes into a stream that answers once per many messages; made by ``JetStream.fast_batch``.
 
     Use it in ``with``: the end commits. Each message is stored separately and visible at once. A message
-    that does not arrive or is refused ends the batch with BatchEnded, unless ``gaps`` are allowed: then
+    that does not arrive or is refused ends the batch with BatchEndedError, unless ``gaps`` are allowed: then
     see ``flow.gaps`` and ``flow.failures``. The stream gives up a batch that gets no message for 10 s: a
     caller without messages calls ``ping``.
 
@@ -53,8 +53,8 @@ class FastBatch(Entered, Fast):
     def publish(self, subject: str, data: bytes = b"", *, headers: Headers | None = None) -> None:
         """Queue a message; waits while the stream is too far behind.
 
-        Queued bytes are sent in blocks, when the stream has to answer, and at the end. Raises BatchEnded or an
-        ApiError when the stream takes no more messages; Timeout when it does not answer.
+        Queued bytes are sent in blocks, when the stream has to answer, and at the end. Raises BatchEndedError or an
+        ApiError when the stream takes no more messages; PeltonTimeoutError when it does not answer.
         """
         client = self.client
         guard = client._guard

@@ -12,11 +12,11 @@ import time
 from typing import TYPE_CHECKING
 
 from pelton.errors import (
-    CallbackFailed,
+    CallbackFailedError,
     ConnectError,
-    ConnectionLost,
+    ConnectionLostError,
     PeltonError,
-    Timeout,
+    PeltonTimeoutError,
 )
 
 from ..base.arguments import checked
@@ -65,11 +65,11 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
 
         with connect_blocking("nats://127.0.0.1:4222", timeout="5s") as nc:
             nc.publish("greetings.anna", b"hello")
-            answer = nc.request("help", b"", timeout=2)  # NoResponders, Timeout
+            answer = nc.request("help", b"", timeout=2)  # NoRespondersError, PeltonTimeoutError
     """
 
     _stays_open = False
-    logged = CallbackFailed
+    logged = CallbackFailedError
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     def close(self) -> None:
         """Send queued output and close; a second call does nothing.
 
-        Calls that wait in other threads, also for a connection, raise ConnectionClosed, and iterations over
+        Calls that wait in other threads, also for a connection, raise ConnectionClosedError, and iterations over
         subscriptions end.
         """
         with self._guard:
@@ -153,7 +153,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._send_waiting()
         transport, self._transport = self._transport, None
         if transport is None:
-            raise self.last_error or ConnectionLost("the connection was closed")
+            raise self.last_error or ConnectionLostError("the connection was closed")
         self._usable = False
         self._end()
         return transport
@@ -242,10 +242,10 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
 
     @exclusive
     def _ensure_open(self, timeout: Duration | None = None) -> None:
-        """Connect again when the connection is lost; ConnectionClosed when that is not possible.
+        """Connect again when the connection is lost; ConnectionClosedError when that is not possible.
 
-        Tries as often as the options say. When they set no limit, it raises Timeout after ``timeout`` (that of
-        the options); the next call tries again.
+        Tries as often as the options say. When they set no limit, it raises PeltonTimeoutError after
+        ``timeout`` (that of the options); the next call tries again.
         """
         self._reopen(timeout)
 
@@ -268,7 +268,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
                 if self._leads_or_may():
                     self._connect_again(deadline)
                 elif not self._follow(deadline, self._arrivals):
-                    raise Timeout(f"no connection in {seconds} s: {self.last_error}")
+                    raise PeltonTimeoutError(f"no connection in {seconds} s: {self.last_error}")
         finally:
             self._hand_over()
 
@@ -296,7 +296,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._end_leading(outer)
 
     def _pause(self, seconds: float) -> None:
-        """Sleep between two attempts to connect; ConnectionClosed when another thread closes."""
+        """Sleep between two attempts to connect; ConnectionClosedError when another thread closes."""
         self._check_open()
         sleeper = Sleeper()
         self._ending._waiting = (*self._ending._waiting, sleeper)
@@ -374,9 +374,9 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._transport.start_tls(event.server, self.options.tls, self._tls_context, deadline)
             self._connection.tls_established()
         elif isinstance(event, events.Disconnected):
-            self.last_error = event.error or ConnectionLost("the connection was closed")
+            self.last_error = event.error or ConnectionLostError("the connection was closed")
             self._shut()
-            self._tell_lost(ConnectionLost(str(self.last_error)), event.waiters)
+            self._tell_lost(ConnectionLostError(str(self.last_error)), event.waiters)
 
     def _turn(self, deadline: float) -> bool:
         """Write, then read once; False when nothing arrived before the deadline."""
@@ -481,8 +481,9 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
     ) -> None:
         """Send a message; it is written before the call returns.
 
-        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found in the time
-        of the options, and ConnectionLost when it is unknown whether the server received the message.
+        Raises InvalidSubjectError, PayloadTooLargeError, ConnectionClosedError, PeltonTimeoutError when no
+        server was found in the time
+        of the options, and ConnectionLostError when it is unknown whether the server received the message.
         """
         self._guard.take()
         try:
@@ -492,7 +493,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
                 now = time.monotonic()
             self._connection.publish(subject, data, reply, encode_header_map(headers))
             if not self._push() and not self._send(now + self.options.timeout):
-                raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
+                raise ConnectionLostError(f"connection lost while publishing: {self.last_error}")
         finally:
             self._guard.give()
 

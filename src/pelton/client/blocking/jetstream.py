@@ -45,7 +45,7 @@ class JetStream(
 ):
     """Streams, consumers and buckets over a connection; made by ``BlockingClient.jetstream``.
 
-    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    Every call raises ApiError when the server refuses, PeltonTimeoutError without an answer, NoRespondersError
     without JetStream.
 
     ::

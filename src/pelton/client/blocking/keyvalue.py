@@ -60,12 +60,12 @@ class KeyValue(Blocking, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
 
         bucket = js.create_key_value(KeyValueConfig(bucket="config", history=5))
         revision = bucket.put("color", b"blue")
-        bucket.update("color", b"green", revision)  # RevisionConflict if it has changed
+        bucket.update("color", b"green", revision)  # RevisionConflictError if it has changed
         entry = bucket.get("color")  # None if it is not there
         bucket.delete("color")
 
-    Every call raises InvalidKey before anything is sent for a key that no bucket can hold,
-    BucketNotFound when the bucket is gone, Timeout without an answer. ``V`` is the type of the values:
+    Every call raises InvalidKeyError before anything is sent for a key that no bucket can hold,
+    BucketNotFoundError when the bucket is gone, PeltonTimeoutError without an answer. ``V`` is the type of the values:
     bytes, unless ``typed`` or ``with_values`` made the handle.
     """
 
@@ -76,7 +76,7 @@ class KeyValue(Blocking, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
     def typed(self, kind: type[W], form: Literal["json", "msgpack"] = "json") -> KeyValue[W]:
         """The same bucket with values of a type: a msgspec Struct, a dataclass, anything msgspec knows.
 
-        A value that is put must be of this type (InvalidValue), and ``entry.value`` raises InvalidValue
+        A value that is put must be of this type (InvalidValueError), and ``entry.value`` raises InvalidValueError
         for stored bytes that are not; ``entry.data`` has them.
         """
         return self.with_values(TypedValues(kind, form))

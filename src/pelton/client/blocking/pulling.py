@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from pelton.errors import ClientInUse
+from pelton.errors import ClientInUseError
 
 from ..jetstream.pulling import Pulling
 from .messages import BlockingMessage
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PullConsumer(Entered, Pulling[BlockingMessage]):
     """Pulls messages of one consumer; made by ``JetStream.pull``.
 
-    One call at a time: a call during that of another thread raises ClientInUse.
+    One call at a time: a call during that of another thread raises ClientInUseError.
 
     Use it in ``with``, or ``close`` it: until then the server keeps a subscription for it. The
     subscription of a handle that is garbage collected is ended, too, some time later.
@@ -38,6 +38,6 @@ class PullConsumer(Entered, Pulling[BlockingMessage]):
     def _occupy(self) -> None:
         me = threading.get_ident()
         if self._busy and self._user != me:
-            raise ClientInUse
+            raise ClientInUseError
         self._user = me
         super()._occupy()

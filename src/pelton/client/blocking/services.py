@@ -175,7 +175,7 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         """Handle requests until a handler calls ``stop``, or ``timeout`` seconds are over.
 
         Handlers that run in threads may continue after ``timeout``; ``stop`` waits for them. Raises
-        ConnectionClosed when the client is lost.
+        ConnectionClosedError when the client is lost.
         """
         seconds = math.inf if timeout is None else self.client._timeout_of(timeout)
         deadline = time.monotonic() + seconds

@@ -18,7 +18,7 @@ import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from pelton.errors import ConnectionClosed, PeltonError, Timeout
+from pelton.errors import ConnectionClosedError, PeltonError, PeltonTimeoutError
 
 from ..base.steps import Mailbox
 from ..session.session import Session
@@ -77,7 +77,7 @@ class Shared(Session[BlockingMessage]):
 
     @abstractmethod
     def _check_open(self) -> None:
-        """Raise ConnectionClosed when the client is closed."""
+        """Raise ConnectionClosedError when the client is closed."""
 
     @abstractmethod
     def _turn(self, deadline: float) -> bool:
@@ -190,7 +190,7 @@ class Shared(Session[BlockingMessage]):
                         return True
                     try:
                         self._reopen(deadline - time.monotonic())
-                    except Timeout:
+                    except PeltonTimeoutError:
                         return False
                 # Another thread, or the writing of output, may change what this call waits for.
                 if bell not in box._waiting:
@@ -234,7 +234,7 @@ class Shared(Session[BlockingMessage]):
                     idle = idle and not self._keeper_sends
                 if idle and self._leader is None and not self._sleepers and not self.closed:
                     wait = self._keep(due)
-            except (Timeout, ConnectionClosed):
+            except (PeltonTimeoutError, ConnectionClosedError):
                 pass  # it is tried again, or the client is closed
             except (PeltonError, OSError) as error:
                 self._report(error)

@@ -49,7 +49,7 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
     def __iter__(self) -> Iterator[BlockingMessage]:
         """Messages until the subscription ends; waits without limit.
 
-        Raises ConnectionClosed when the client is lost meanwhile.
+        Raises ConnectionClosedError when the client is lost meanwhile.
         """
         client = self.client
         guard = client._guard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pelton.errors import ConnectionLost, NoResponders, PullError
+from pelton.errors import ConnectionLostError, NoRespondersError, PullError
 
 from ..base.durations import Duration, to_nanoseconds
 from ..base.message import BaseMessage
@@ -61,14 +61,14 @@ class Consuming(Generic[M]):
         return f"<{type(self).__name__} {self.name!r} of stream {self.stream!r}>"
 
     def _informing(self) -> Steps[ConsumerInfo]:
-        """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
+        """The consumer's configuration and state now; ConsumerNotFoundError, StreamNotFoundError."""
         self.cached_info = yield from self._js._plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
     info = call(_informing)
 
     def _deleting(self) -> Steps[None]:
-        """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
+        """Remove the consumer from its stream; ConsumerNotFoundError, StreamNotFoundError."""
         self.close()
         yield from self._js._plans.delete_consumer(self.stream, self.name)
 
@@ -77,7 +77,7 @@ class Consuming(Generic[M]):
     def _pausing(self, until: Moment) -> Steps[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.
 
-        NotEnabled before nats-server 2.11.
+        NotEnabledError before nats-server 2.11.
         """
         return (yield from self._js._plans.pause_consumer(self.stream, self.name, until))
 
@@ -88,7 +88,7 @@ class Consuming(Generic[M]):
     def _resetting(self, seq: int = 0) -> Steps[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from the message after the ack floor.
 
-        Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
+        Forgets deliveries and acks after that. NotEnabledError before nats-server 2.14.
         """
         return (yield from self._js._plans.reset_consumer(self.stream, self.name, seq))
 
@@ -136,8 +136,8 @@ class Consuming(Generic[M]):
         time is over; a consumer that has no leader then had no messages. ``group`` and the parameters
         after it belong to priority groups.
 
-        Raises ConsumerNotFound, StreamNotFound, ConsumerDeleted, PullError for a request that the
-        server refuses, and ConnectionLost or Timeout without an answer in time; but it returns messages
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError, PullError for a request that the
+        server refuses, and ConnectionLostError or PeltonTimeoutError without an answer in time; but it returns messages
         first if some arrived.
         """
         seconds = to_nanoseconds(timeout) / 1e9
@@ -195,11 +195,11 @@ class Consuming(Generic[M]):
             count = min(step, batch - len(found))
             try:
                 got = yield from handle._collecting(count, wait, body)
-            except (ConnectionLost, NoResponders, PullError) as error:
+            except (ConnectionLostError, NoRespondersError, PullError) as error:
                 if found:
                     return found
                 if not (yield from self._passes(error, asking, deadline)):
-                    if isinstance(error, NoResponders):
+                    if isinstance(error, NoRespondersError):
                         return found  # the consumer exists, and has no leader
                     raise
                 continue
@@ -212,7 +212,7 @@ class Consuming(Generic[M]):
         """Whether a request may be sent again after this error."""
         if isinstance(error, PullError):
             return error.status == WRONG_PIN and asking.unpin()
-        if isinstance(error, NoResponders):
+        if isinstance(error, NoRespondersError):
             yield from self._informing()  # says what is missing, if anything is
         if deadline - self.client._clock() <= RETRY_S:
             return False

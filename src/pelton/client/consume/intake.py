@@ -25,17 +25,17 @@ from msgspec.structs import replace
 
 from pelton.errors import (
     ApiError,
-    ConnectionClosed,
-    ConnectionLost,
-    ConsumerDeleted,
-    ConsumerNotFound,
-    NotEnabled,
-    OutputFull,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    NotEnabledError,
+    OutputFullError,
     PeltonError,
-    PermissionsViolation,
+    PeltonTimeoutError,
+    PermissionsViolationError,
     PullError,
-    StreamNotFound,
-    Timeout,
+    StreamNotFoundError,
 )
 
 from ..base.message import IN_PROGRESS
@@ -69,9 +69,9 @@ RETRY_MAX_S = 2.0
 
 def raise_lasting(error: PeltonError) -> None:
     """Raise an error that does not pass; return for one that the next attempt may not have."""
-    if isinstance(error, NotEnabled) or (isinstance(error, ApiError) and error.code < 500):
+    if isinstance(error, NotEnabledError) or (isinstance(error, ApiError) and error.code < 500):
         raise error
-    if isinstance(error, ConnectionClosed) and not isinstance(error, ConnectionLost):
+    if isinstance(error, ConnectionClosedError) and not isinstance(error, ConnectionLostError):
         raise error
 
 
@@ -310,7 +310,7 @@ class Intake(Mailbox, ABC):
         self._lost = error
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit an operation: the end, if it is a request or the inbox."""
         if any(f'"{subject}"' in complaint.text for subject in self.subjects()):
             self._fail(complaint)
@@ -332,7 +332,7 @@ class Intake(Mailbox, ABC):
         try:
             yield from self._turn(done, seconds)
         except (PeltonError, ValueError) as error:
-            if isinstance(error, ConnectionLost | OutputFull):
+            if isinstance(error, ConnectionLostError | OutputFullError):
                 self._lost = error
                 yield Until(self, self._is_ending, RETRY_S)
             elif self._ending:
@@ -394,7 +394,7 @@ class Intake(Mailbox, ABC):
         if missed := self.heartbeats.missed(now, watched=owed):
             self.events.emit("heartbeats_missed", count=missed)
             if missed >= MISSED_MAX:
-                self.doubt(Timeout(f"no heartbeat of consumer {self.info.name!r}"))
+                self.doubt(PeltonTimeoutError(f"no heartbeat of consumer {self.info.name!r}"))
 
     def _look_meanwhile(self) -> float:
         """Go on counting while a silent consumer is looked up; returns when to count again."""
@@ -411,17 +411,17 @@ class Intake(Mailbox, ABC):
 
     def recovering(self, why: Exception) -> Steps[None]:
         """Try once to find the consumer and to ask for messages; raises as ``on_missing`` says."""
-        if isinstance(why, ConsumerDeleted) and self._on_missing == "raise":
+        if isinstance(why, ConsumerDeletedError) and self._on_missing == "raise":
             raise why
         self._attempts += 1
         try:
             info = yield from looking(
                 self.client, self._look_meanwhile, self._finding(self._attempts)
             )
-        except (StreamNotFound, ConsumerNotFound):
+        except (StreamNotFoundError, ConsumerNotFoundError):
             if self._on_missing == "raise":
                 raise
-        except PermissionsViolation:
+        except PermissionsViolationError:
             if self._attempts > 1:  # it may not be looked up, so only ask again
                 self._recovered(self.info, why)
                 return
@@ -438,17 +438,17 @@ class Intake(Mailbox, ABC):
         name = self.info.name
         try:
             return (yield from self._plans.consumer_info(self.stream, name))
-        except StreamNotFound as error:
+        except StreamNotFoundError as error:
             self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
-        except ConsumerNotFound as error:
+        except ConsumerNotFoundError as error:
             self.events.emit("consumer_not_found", str(error), count=count, name=name)
             if self._on_missing != "recreate" or self.info.config is None:
                 raise
         config = replace(self.info.config, name=name)
         try:
             info = yield from self._plans.create_consumer(self.stream, config)
-        except StreamNotFound as error:
+        except StreamNotFoundError as error:
             self.events.emit("stream_not_found", str(error), count=count, name=name)
             raise
         self.events.emit("consumer_recreated", name=name)

@@ -26,14 +26,14 @@ class Consumers(Generic[C, PC]):
     def _opening_consumer(self, stream: str, name: str) -> Steps[C]:
         """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
 
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a push consumer.
+        Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a push consumer.
         """
         return self._consumer_type(self, (yield from self._plans.consumer_info(stream, name)))
 
     def _opening_push_consumer(self, stream: str, name: str) -> Steps[PC]:
         """A push consumer that exists, for ``consume``.
 
-        Raises ConsumerNotFound, StreamNotFound, and ValueError for a pull consumer.
+        Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a pull consumer.
         """
         return self._push_consumer_type(self, (yield from self._plans.consumer_info(stream, name)))
 

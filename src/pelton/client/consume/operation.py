@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from pelton.errors import CallbackFailed, PeltonError
+from pelton.errors import CallbackFailedError, PeltonError
 
 from ..base.durations import Duration, to_seconds
 from ..base.message import BaseMessage, nak_body
@@ -147,7 +147,7 @@ class Operation(ABC, Generic[M]):
         self._intake.stop()
 
     def _draining(self, timeout: Duration | None = None) -> Steps[None]:
-        """Request nothing more, and wait until buffered messages are handled; Timeout.
+        """Request nothing more, and wait until buffered messages are handled; PeltonTimeoutError.
 
         Without a callback it returns when the last messages have arrived; the iteration yields them and
         ends. In a handler it returns at once. ``timeout``: None for no limit.
@@ -198,7 +198,7 @@ class Operation(ABC, Generic[M]):
     def _failed(self, message: BaseMessage, cause: Exception) -> None:
         """A handler raised: the message is delivered again, and the user is told."""
         intake = self._intake
-        error = CallbackFailed(
+        error = CallbackFailedError(
             f"the callback of consumer {intake.info.name!r} failed on {message!r}: "
             f"{type(cause).__name__}: {cause}",
             message.subject,
@@ -248,7 +248,7 @@ class PullOperation(Operation[M]):
         expires, heartbeat: how long a request waits, and how often the server says that it is alive;
             when it misses two heartbeats, the consumer is looked up and a new request is sent.
         on_missing: when the consumer or its stream is deleted: "wait" until it is there again, "raise"
-            ConsumerDeleted, ConsumerNotFound or StreamNotFound, or "recreate" the consumer from its
+            ConsumerDeletedError, ConsumerNotFoundError or StreamNotFoundError, or "recreate" the consumer from its
             last known configuration.
         concurrency: how many handlers run at a time (1).
         auto_ack: acknowledge a message when its handler returns.
@@ -260,7 +260,7 @@ class PullOperation(Operation[M]):
 
         Goes on after reconnects, restarts of the server and changes of the leader. Raises ValueError
         for options that contradict each other or the consumer. An iteration raises PullError when the
-        server refuses the requests, PermissionsViolation, and ConnectionClosed when the client is lost.
+        server refuses the requests, PermissionsViolationError, and ConnectionClosedError when the client is lost.
         """
         self._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
         sizes = Sizes(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pelton.errors import (
-    ConsumerBusy,
-    ConsumerDeleted,
-    NoResponders,
+    ConsumerBusyError,
+    ConsumerDeletedError,
+    NoRespondersError,
     PeltonError,
     PullError,
-    StreamNotFound,
+    StreamNotFoundError,
 )
 
 from ..base.durations import Duration, Moment, to_nanoseconds
@@ -98,9 +98,9 @@ class Ordering(Generic[M]):
         return f"<{type(self).__name__} of stream {self.stream!r} at {self._position.next_seq}>"
 
     def _occupy(self, operation: str) -> None:
-        """Begin an operation; ConsumerBusy while another one runs."""
+        """Begin an operation; ConsumerBusyError while another one runs."""
         if self._busy:
-            raise ConsumerBusy(
+            raise ConsumerBusyError(
                 f"this ordered consumer is busy with {self._busy}: wait for its end or stop it, "
                 "or use another ordered consumer"
             )
@@ -134,8 +134,8 @@ class Ordering(Generic[M]):
         """Up to ``batch`` messages in order: as soon as all arrived, or those that arrived in ``timeout``.
 
         With ``max_bytes`` no more than so many bytes. An empty list when there are none. Raises
-        ConsumerBusy while another operation runs, StreamNotFound, PullError, and ConnectionLost or
-        Timeout without an answer in time; but it returns messages first if some arrived.
+        ConsumerBusyError while another operation runs, StreamNotFoundError, PullError, and ConnectionLostError or
+        PeltonTimeoutError without an answer in time; but it returns messages first if some arrived.
         """
         seconds = to_nanoseconds(timeout) / 1e9
         check_most(batch, max_bytes)
@@ -182,7 +182,11 @@ class Ordering(Generic[M]):
                 yield from self._discarding()
                 recoverable = self._position.recoverable(error)
                 if not recoverable or deadline - clock() <= RETRY_S:
-                    if made and recoverable and isinstance(error, ConsumerDeleted | NoResponders):
+                    if (
+                        made
+                        and recoverable
+                        and isinstance(error, ConsumerDeletedError | NoRespondersError)
+                    ):
                         return  # the next call makes another one
                     raise
                 yield from pausing()
@@ -320,7 +324,7 @@ class OrderedIntake(PullIntake):
         self._give_up()
         try:
             info = yield from self._ordering._creating()
-        except StreamNotFound as error:
+        except StreamNotFoundError as error:
             if self._created:
                 self.events.emit("stream_not_found", str(error), count=count)
             raise

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pelton.errors import (
-    ConsumerDeleted,
-    NoResponders,
+    ConsumerDeletedError,
+    NoRespondersError,
     PeltonError,
     PullError,
 )
@@ -140,7 +140,7 @@ class PullIntake(Intake):
         elif status == NO_RESPONDERS:
             self._give_up()
             self.events.emit("no_responders", name=self.info.name)
-            self.doubt(NoResponders(self._subject))
+            self.doubt(NoRespondersError(self._subject))
         elif low.startswith(LIMITS):
             self._on_limit(message, low)
         elif low.startswith(ENDS):
@@ -186,7 +186,7 @@ class PullIntake(Intake):
         if words.lower().startswith("consumer deleted"):
             self._give_up()
             self.events.emit("consumer_deleted", words, name=self.info.name)
-            self.doubt(ConsumerDeleted(status, words))
+            self.doubt(ConsumerDeletedError(status, words))
         else:
             self.restart(f"{status} {words}")
 

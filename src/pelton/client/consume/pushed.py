@@ -58,14 +58,14 @@ class Pushing(Generic[M]):
         return f"<{type(self).__name__} {self.name!r} of stream {self.stream!r}>"
 
     def _informing(self) -> Steps[ConsumerInfo]:
-        """The consumer's configuration and state now; ConsumerNotFound, StreamNotFound."""
+        """The consumer's configuration and state now; ConsumerNotFoundError, StreamNotFoundError."""
         self.cached_info = yield from self._js._plans.consumer_info(self.stream, self.name)
         return self.cached_info
 
     info = call(_informing)
 
     def _deleting(self) -> Steps[None]:
-        """Remove the consumer from its stream; ConsumerNotFound, StreamNotFound."""
+        """Remove the consumer from its stream; ConsumerNotFoundError, StreamNotFoundError."""
         yield from self._js._plans.delete_consumer(self.stream, self.name)
 
     delete = call(_deleting)
@@ -170,7 +170,7 @@ class PushOperation(Operation[M]):
         the program handles: messages above max_messages are dropped, and the server delivers them again.
 
         on_missing: when the consumer or its stream is deleted: "wait" until it is there again, "raise"
-            ConsumerNotFound or StreamNotFound, or "recreate" the consumer from its last known
+            ConsumerNotFoundError or StreamNotFoundError, or "recreate" the consumer from its last known
             configuration. Noticed by missed heartbeats, so the consumer needs an idle_heartbeat.
         concurrency: how many handlers run at a time (1).
         auto_ack: acknowledge a message when its handler returns.
@@ -179,7 +179,7 @@ class PushOperation(Operation[M]):
         on_event: called with each ConsumerEvent.
 
         Raises ValueError for options that contradict each other. An iteration raises
-        PermissionsViolation, and ConnectionClosed when the client is lost.
+        PermissionsViolationError, and ConnectionClosedError when the client is lost.
         """
         self._check(callback, concurrency, auto_ack, auto_extend, nak_delay)
         if max_messages < 1:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.errors import (
     ApiError,
-    ConsumerExists,
-    ConsumerNotFound,
-    GroupChanged,
+    ConsumerExistsError,
+    ConsumerNotFoundError,
+    GroupChangedError,
     PeltonError,
     ProtocolError,
-    StreamNotFound,
+    StreamNotFoundError,
 )
 
 from ..base.models import ConsumerInfo
@@ -176,7 +176,7 @@ class GroupIntake(PullIntake):
         """Watch the group's document."""
         try:
             yield from self._document.opening()
-        except StreamNotFound as error:
+        except StreamNotFoundError as error:
             self.events.emit("stream_not_found", str(error), name=self._group.bucket)
         except PeltonError as error:
             raise_lasting(error)
@@ -195,14 +195,14 @@ class GroupIntake(PullIntake):
             config = decode(type(self._config), value)
         except ProtocolError as error:
             yield from self._leaving_for_good(str(error))
-            raise GroupChanged(group.stream, group.name, str(error)) from error
+            raise GroupChangedError(group.stream, group.name, str(error)) from error
         if isinstance(config, ElasticGroupConfig) and isinstance(self._config, ElasticGroupConfig):
             same = config.fixed() == self._config.fixed()
         else:
             same = config == self._config
         if not same:
             yield from self._leaving_for_good("the configuration of the group changed")
-            raise GroupChanged(group.stream, group.name, "its configuration changed")
+            raise GroupChangedError(group.stream, group.name, "its configuration changed")
         self._config = group.cached_config = config
         wanted = self._consumer(filters_of(config, self._member))
         changed = wanted.filter_subjects != self._wanted.filter_subjects
@@ -235,7 +235,7 @@ class GroupIntake(PullIntake):
         try:
             try:
                 info = yield from self._plans.create_consumer(self.stream, wanted, action="create")
-            except ConsumerExists as error:
+            except ConsumerExistsError as error:
                 found = yield from self._replacing(wanted, error)
                 if found is None:
                     return
@@ -244,7 +244,7 @@ class GroupIntake(PullIntake):
             self._join_at = self.client._clock() + AGAIN_S
             if error.err_code == PARTITION_TAKEN:
                 self.events.emit("group_waiting", str(error), name=self._member)
-            elif isinstance(error, StreamNotFound):  # of a group that is being deleted
+            elif isinstance(error, StreamNotFoundError):  # of a group that is being deleted
                 self.events.emit("stream_not_found", str(error), name=self._wanted.name)
             else:
                 raise_lasting(error)
@@ -262,12 +262,12 @@ class GroupIntake(PullIntake):
         self.events.emit("group_joined", " ".join(wanted.filter_subjects), name=self._member)
 
     def _replacing(
-        self, wanted: ConsumerConfig, error: ConsumerExists
+        self, wanted: ConsumerConfig, error: ConsumerExistsError
     ) -> Steps[ConsumerInfo | None]:
         """The consumer exists with another configuration: use or replace it; None to try again."""
         try:
             info = yield from self._plans.consumer_info(self.stream, wanted.name)
-        except ConsumerNotFound:
+        except ConsumerNotFoundError:
             return None
         if _has_filters(info, wanted.filter_subjects):
             return info  # of a client with other times
@@ -289,7 +289,7 @@ class GroupIntake(PullIntake):
     def _deleting(self, name: str) -> Steps[None]:
         try:
             yield from self._plans.delete_consumer(self.stream, name)
-        except ConsumerNotFound:
+        except ConsumerNotFoundError:
             return
 
     # -- handing over ------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class GroupIntake(PullIntake):
                 for each in dropped:
                     self.acks.give_back(each)
                 self._join_at = self.client._clock() + STEP_BACK_S
-        except ConsumerNotFound:
+        except ConsumerNotFoundError:
             pass  # another client of this member deleted it
         finally:
             self._dropped = None

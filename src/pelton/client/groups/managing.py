@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pelton.errors import (
-    BucketNotFound,
-    ConsumerNotFound,
-    GroupExists,
-    GroupNotFound,
-    KeyExists,
-    RevisionConflict,
-    StreamNotFound,
+    BucketNotFoundError,
+    ConsumerNotFoundError,
+    GroupExistsError,
+    GroupNotFoundError,
+    KeyExistsError,
+    RevisionConflictError,
+    StreamNotFoundError,
 )
 
 from ..base.message import BaseMessage
@@ -86,20 +86,20 @@ class Group(Generic[M]):
         """The configuration now, and its revision."""
         try:
             bucket = yield from self._js._opening_bucket(self.bucket, direct=False)
-        except BucketNotFound:
-            raise GroupNotFound(self.stream, self.name) from None
+        except BucketNotFoundError:
+            raise GroupNotFoundError(self.stream, self.name) from None
         entry = yield from bucket._getting(self.key)
         if entry is None:
-            raise GroupNotFound(self.stream, self.name)
+            raise GroupNotFoundError(self.stream, self.name)
         self.cached_config = decode(self._kind, entry.data)
         return self.cached_config, entry.revision
 
     def _creating(self, config: Any) -> Steps[None]:
-        """Store the document of a new group; GroupExists for one with another configuration."""
+        """Store the document of a new group; GroupExistsError for one with another configuration."""
         origin = yield from self._js._plans.stream_info(self.stream)
         try:
             bucket = yield from self._js._opening_bucket(self.bucket, direct=False)
-        except BucketNotFound:
+        except BucketNotFoundError:
             replicas = origin.config.num_replicas
             bucket = yield from self._js._creating_bucket(
                 KeyValueConfig(bucket=self.bucket, replicas=replicas or 1)
@@ -107,10 +107,10 @@ class Group(Generic[M]):
         try:
             yield from bucket._creating(self.key, config.encode())
             self.cached_config = config
-        except KeyExists:
+        except KeyExistsError:
             found, _ = yield from self._loading()
             if self._differs(found, config):
-                raise GroupExists(self.stream, self.name) from None
+                raise GroupExistsError(self.stream, self.name) from None
 
     def _differs(self, found: Any, config: Any) -> bool:
         return bool(found != config)
@@ -125,7 +125,7 @@ class Group(Generic[M]):
     def _stepping_down(self, member: str) -> Steps[None]:
         """Take the pin from the client that consumes as this member: another one of the member gets it.
 
-        ConsumerNotFound when nobody consumes as this member.
+        ConsumerNotFoundError when nobody consumes as this member.
         """
         yield from self._js._plans.unpin_consumer(
             self.consumer_stream, self.consumer_name(member), PRIORITY_GROUP
@@ -148,7 +148,7 @@ class StaticGroups(Group[M]):
     """The configuration as it was last read."""
 
     def _configuring(self) -> Steps[StaticGroupConfig]:
-        """The configuration now; GroupNotFound."""
+        """The configuration now; GroupNotFoundError."""
         config: StaticGroupConfig
         config, _ = yield from self._loading()
         return config
@@ -162,7 +162,7 @@ class StaticGroups(Group[M]):
         return super().consumer_name(member)
 
     def _counting_active(self) -> Steps[list[str]]:
-        """The members that a client consumes as, by name; GroupNotFound."""
+        """The members that a client consumes as, by name; GroupNotFoundError."""
         yield from self._loading()
         listed = yield from self._js._plans.consumers(self.stream)
         waiting = {each.name for each in listed if each.num_waiting}
@@ -172,7 +172,7 @@ class StaticGroups(Group[M]):
     active_members = call(_counting_active)
 
     def _destroying(self) -> Steps[None]:
-        """Delete the group and the consumers of its members; GroupNotFound. Members stop."""
+        """Delete the group and the consumers of its members; GroupNotFoundError. Members stop."""
         yield from self._loading()
         yield from self._removing()
         for member in assignments(self.cached_config):
@@ -180,7 +180,7 @@ class StaticGroups(Group[M]):
                 yield from self._js._plans.delete_consumer(
                     self.stream, static_consumer(self.name, member)
                 )
-            except ConsumerNotFound:
+            except ConsumerNotFoundError:
                 continue  # it never consumed
 
     delete = call(_destroying)
@@ -205,7 +205,7 @@ class ElasticGroups(Group[M]):
         yield from self._js._plans.create_stream(work_queue(origin, self.name, config))
 
     def _configuring(self) -> Steps[ElasticGroupConfig]:
-        """The configuration now; GroupNotFound."""
+        """The configuration now; GroupNotFoundError."""
         config: ElasticGroupConfig
         config, _ = yield from self._loading()
         return config
@@ -213,7 +213,7 @@ class ElasticGroups(Group[M]):
     config = call(_configuring)
 
     def _counting_active(self) -> Steps[list[str]]:
-        """The members that a client consumes as, by name; GroupNotFound.
+        """The members that a client consumes as, by name; GroupNotFoundError.
 
         A member stays in the list for its ack wait after its last client has stopped.
         """
@@ -232,14 +232,14 @@ class ElasticGroups(Group[M]):
             bucket = yield from self._js._opening_bucket(self.bucket)
             try:
                 yield from bucket._updating(self.key, config.encode(), revision)
-            except RevisionConflict:
+            except RevisionConflictError:
                 if attempt + 1 == ATTEMPTS:
                     raise
             else:
                 return
 
     def _adding_members(self, *names: str) -> Steps[list[str]]:
-        """Add members; returns all members. ValueError for a group with mappings, GroupNotFound."""
+        """Add members; returns all members. ValueError for a group with mappings, GroupNotFoundError."""
         for each in names:
             check_member(each)
 
@@ -254,7 +254,7 @@ class ElasticGroups(Group[M]):
     add_members = call(_adding_members)
 
     def _dropping_members(self, *names: str) -> Steps[list[str]]:
-        """Drop members; returns those that are left. ValueError for a group with mappings, GroupNotFound.
+        """Drop members; returns those that are left. ValueError for a group with mappings, GroupNotFoundError.
 
         They hand their partitions over when they have finished the message that they handle.
         """
@@ -270,7 +270,7 @@ class ElasticGroups(Group[M]):
     drop_members = call(_dropping_members)
 
     def _mapping(self, mappings: Sequence[MemberMapping]) -> Steps[None]:
-        """Say which member has which partitions, in place of members; ValueError, GroupNotFound."""
+        """Say which member has which partitions, in place of members; ValueError, GroupNotFoundError."""
         if not mappings:
             raise ValueError("no mappings: delete_mappings removes them")
 
@@ -283,7 +283,7 @@ class ElasticGroups(Group[M]):
     set_mappings = call(_mapping)
 
     def _unmapping(self) -> Steps[None]:
-        """Remove the mappings: the group has no member then; GroupNotFound."""
+        """Remove the mappings: the group has no member then; GroupNotFoundError."""
 
         def change(config: ElasticGroupConfig) -> None:
             config.mappings = []
@@ -293,12 +293,12 @@ class ElasticGroups(Group[M]):
     delete_mappings = call(_unmapping)
 
     def _destroying(self) -> Steps[None]:
-        """Delete the group, its stream and its consumers; GroupNotFound. Members stop."""
+        """Delete the group, its stream and its consumers; GroupNotFoundError. Members stop."""
         yield from self._loading()
         yield from self._removing()
         try:
             yield from self._js._plans.delete_stream(self.consumer_stream)
-        except StreamNotFound:
+        except StreamNotFoundError:
             return
 
     delete = call(_destroying)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pelton.errors import BucketNotFound
+from pelton.errors import BucketNotFoundError
 
 from ..base.steps import call
 
@@ -41,7 +41,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     def _creating_static(self, stream: str, group: str, config: StaticGroupConfig) -> Steps[SG]:
         """Create a static group of a stream; opens an existing one with the same configuration.
 
-        GroupExists for another configuration, StreamNotFound, ValueError for a name that cannot be.
+        GroupExistsError for another configuration, StreamNotFoundError, ValueError for a name that cannot be.
         """
         handle = self._static(stream, group)
         yield from handle._creating(config)
@@ -50,7 +50,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     create_static_group = call(_creating_static)
 
     def _opening_static(self, stream: str, group: str) -> Steps[SG]:
-        """A static group that exists; GroupNotFound."""
+        """A static group that exists; GroupNotFoundError."""
         handle = self._static(stream, group)
         yield from handle._loading()
         return handle
@@ -60,8 +60,8 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     def _creating_elastic(self, stream: str, group: str, config: ElasticGroupConfig) -> Steps[EG]:
         """Create an elastic group of a stream, with the stream ``<stream>-<group>`` of its own.
 
-        Opens an existing one with the same configuration, whatever its members are. GroupExists for another
-        configuration, StreamNotFound, StreamExists, ValueError for a name that cannot be.
+        Opens an existing one with the same configuration, whatever its members are. GroupExistsError for another
+        configuration, StreamNotFoundError, StreamExistsError, ValueError for a name that cannot be.
         """
         handle = self._elastic(stream, group)
         yield from handle._creating(config)
@@ -70,7 +70,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     create_elastic_group = call(_creating_elastic)
 
     def _opening_elastic(self, stream: str, group: str) -> Steps[EG]:
-        """An elastic group that exists; GroupNotFound."""
+        """An elastic group that exists; GroupNotFoundError."""
         handle = self._elastic(stream, group)
         yield from handle._loading()
         return handle
@@ -96,7 +96,7 @@ class ConsumerGroups(ABC, Generic[SG, EG]):
     def _naming(self: Any, bucket: str, stream: str) -> Steps[list[str]]:
         try:
             handle = yield from self._opening_bucket(bucket)
-        except BucketNotFound:
+        except BucketNotFoundError:
             return []
         keys = yield from handle._listing(f"{stream}.*")
         return sorted(key.partition(".")[2] for key in keys)

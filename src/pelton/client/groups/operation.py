@@ -53,8 +53,8 @@ class GroupOperation(Operation[M]):
         auto_ack, auto_extend, nak_delay, on_event: as for ``Consumer.consume``.
 
         Raises ValueError for options that contradict each other or the group. An iteration raises
-        GroupChanged when the configuration was replaced by one that a group can't change to, ConsumerExists,
-        PermissionsViolation, and ConnectionClosed when the client is lost; it ends when the group is deleted.
+        GroupChangedError when the configuration was replaced by one that a group can't change to, ConsumerExistsError,
+        PermissionsViolationError, and ConnectionClosedError when the client is lost; it ends when the group is deleted.
         """
         concurrency = 1 if auto_extend and callback is not None else None
         self._check(callback, concurrency, auto_ack, auto_extend, nak_delay)

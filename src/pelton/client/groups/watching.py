@@ -62,7 +62,7 @@ class DocumentWatch(Mailbox):
         return self._value
 
     def opening(self) -> Steps[None]:
-        """Begin, or begin again; StreamNotFound without the bucket."""
+        """Begin, or begin again; StreamNotFoundError without the bucket."""
         self._detach()
         inbox = self.client.new_inbox()
         self.client._attach(inbox, self, "")

@@ -26,13 +26,13 @@ import msgspec
 from pelton.api import error_from
 from pelton.api.errors import ErrorBody  # noqa: TC001 # msgspec reads the annotation
 from pelton.errors import (
-    BatchEnded,
-    ConnectionClosed,
-    NoResponders,
-    PayloadTooLarge,
+    BatchEndedError,
+    ConnectionClosedError,
+    NoRespondersError,
+    PayloadTooLargeError,
     PeltonError,
+    PeltonTimeoutError,
     ProtocolError,
-    Timeout,
 )
 
 from ..base.steps import RETRY_S, SEND, Mailbox, Ready, Until, call, pausing
@@ -93,7 +93,7 @@ class AtomicNumbers:
         """Add a message; returns the previous message to send, and whether it asks for an answer.
 
         None for the first message. Raises ValueError when the batch is over, or when a header cannot hold a
-        value, InvalidSubject, and PayloadTooLarge when the message, with the header of the commit, has more
+        value, InvalidSubjectError, and PayloadTooLargeError when the message, with the header of the commit, has more
         than ``size_max`` bytes; the batch is as before then.
         """
         if self.over:
@@ -109,7 +109,7 @@ class AtomicNumbers:
         )
         size = len(block) + len(COMMIT) - 2 + len(payload)
         if size > size_max:
-            raise PayloadTooLarge(
+            raise PayloadTooLargeError(
                 f"message {self.count + 1} of the batch has {size} bytes with its headers, the server "
                 f"takes {size_max}"
             )
@@ -199,7 +199,7 @@ class FastFlow:
         return not self.started or self.count >= self.acked + self._unanswered * self._every
 
     def reply_of_next(self) -> str:
-        """Count one more message and return its reply subject; BatchEnded when the batch is over."""
+        """Count one more message and return its reply subject; BatchEndedError when the batch is over."""
         self.check()
         self.count += 1
         return self._reply(self.count, START if self.count == 1 else APPEND)
@@ -217,21 +217,21 @@ class FastFlow:
         return self._reply(self.count, PING)
 
     def check(self) -> None:
-        """Raise BatchEnded, or the stream's refusal of the batch, when it takes no more messages."""
+        """Raise BatchEndedError, or the stream's refusal of the batch, when it takes no more messages."""
         if self.error is not None:
             raise self.error
         if self.result is not None:
-            raise BatchEnded(self.count, self.result.count, self.failures[-1:])
+            raise BatchEndedError(self.count, self.result.count, self.failures[-1:])
         if self._over:
             raise ValueError("the batch is over")
 
     def outcome(self) -> PubAck:
-        """The PubAck, when it covers all sent messages; raises BatchEnded otherwise."""
+        """The PubAck, when it covers all sent messages; raises BatchEndedError otherwise."""
         if self.error is not None:
             raise self.error
         assert self.result is not None
         if self.result.count < self.count:
-            raise BatchEnded(self.count, self.result.count, self.failures[-1:])
+            raise BatchEndedError(self.count, self.result.count, self.failures[-1:])
         return self.result
 
     def _on_message(self, message: BaseMessage) -> None:
@@ -239,7 +239,7 @@ class FastFlow:
         if self.ended:
             return
         if message.status == 503:
-            self.error = NoResponders("the subject of a batch")
+            self.error = NoRespondersError("the subject of a batch")
             return
         try:
             answer = _answer.decode(message.data)
@@ -310,7 +310,7 @@ class Atomic:
         """Add a message.
 
         Raises ApiError when the stream refuses the batch so far; a refused message that asks for no answer
-        fails the commit. PayloadTooLarge leaves the batch as it was. NoResponders as for ``publish``: in a
+        fails the commit. PayloadTooLargeError leaves the batch as it was. NoRespondersError as for ``publish``: in a
         cluster only after the timeout, because the stream may be electing a leader.
         """
         before = self._numbers.add(
@@ -341,8 +341,8 @@ class Atomic:
         """Store all messages; the ack has the sequence of the last one, and their number.
 
         Raises ApiError when one of them cannot be stored; then none is. So it does when the stream has another
-        leader than at the first message: a leader keeps its batches in memory. After Timeout or ConnectionLost
-        it is unknown whether they are stored.
+        leader than at the first message: a leader keeps its batches in memory. After PeltonTimeoutError or
+        ConnectionLostError it is unknown whether they are stored.
         """
         self.ack = decode_pub_ack((yield from self._asking(self._numbers.commit())))
         return self.ack
@@ -414,11 +414,13 @@ class Fast(Mailbox):
         """The client is closed: no answer follows."""
         if not self.flow.ended:
             why = f": {self._interest.failure}" if self._interest.failure else ""
-            self.flow.error = ConnectionClosed(f"the client was closed before the batch ended{why}")
+            self.flow.error = ConnectionClosedError(
+                f"the client was closed before the batch ended{why}"
+            )
         self._stir()
 
     def _put(self, subject: str, data: bytes, headers: Headers | None) -> None:
-        """Send a message; BatchEnded when the batch is over."""
+        """Send a message; BatchEndedError when the batch is over."""
         block = encode_header_map(headers)
         reply = self.flow.reply_of_next()
         self._subject = subject
@@ -431,7 +433,7 @@ class Fast(Mailbox):
         return self._settling(lambda: not self.flow.full)
 
     def _committing(self) -> Steps[PubAck]:
-        """End the batch and return its ack; BatchEnded when it lacks some of the messages."""
+        """End the batch and return its ack; BatchEndedError when it lacks some of the messages."""
         if self.flow.count:
             yield from self._settling(lambda: self.flow.started)
         if not self.flow.ended:
@@ -480,7 +482,7 @@ class Fast(Mailbox):
             if (yield Until(self, heard, self._timeout / 3)):
                 silences = 0
             elif silences == 2:
-                raise Timeout(
+                raise PeltonTimeoutError(
                     f"no answer from the stream of {self._subject!r} in {self._timeout} s"
                 )
             else:

@@ -131,9 +131,9 @@ class Counting(Generic[M]):
     ) -> Steps[int]:
         """Add a whole number, which may be negative, and return the new value.
 
-        With a ``msg_id``, the same call can be made again after a Timeout or ConnectionLost: the
+        With a ``msg_id``, the same call can be made again after a PeltonTimeoutError or ConnectionLostError: the
         number is added once, and the call returns the value of now. Raises TypeError, ValueError,
-        WrongStream when another stream with counters has the subject and counted it, ApiError, and
+        WrongStreamError when another stream with counters has the subject and counted it, ApiError, and
         the errors of ``publish``.
         """
         added = {**(headers or {}), INCREMENT: text_of_number(by)}
@@ -160,7 +160,7 @@ class Counting(Generic[M]):
     def _reading(self, subject: str) -> Steps[CounterEntry]:
         """The state of a counter, from the leader of the stream: value, last increment, sources.
 
-        Raises MessageNotFound when nothing was added to it yet.
+        Raises MessageNotFoundError when nothing was added to it yet.
         """
         check_literal(subject)
         message = yield from self._js._plans.get_message(self.stream, last_by_subject=subject)
@@ -169,7 +169,7 @@ class Counting(Generic[M]):
     load = call(_reading)
 
     def _getting(self, subject: str) -> Steps[int]:
-        """The value of a counter; raises MessageNotFound when nothing was added to it yet."""
+        """The value of a counter; raises MessageNotFoundError when nothing was added to it yet."""
         return (yield from self._reading(subject)).value
 
     get = call(_getting)

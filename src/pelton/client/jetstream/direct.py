@@ -17,7 +17,7 @@ from pelton.api import calls as wire
 from pelton.api import encode
 from pelton.api.errors import ErrorBody, error_from
 from pelton.api.times import parse_instant
-from pelton.errors import DirectGetError, ProtocolError, Timeout
+from pelton.errors import DirectGetError, PeltonTimeoutError, ProtocolError
 
 from ..base.durations import Moment, to_moment
 from ..base.steps import SEND, Attach, Ready, Until
@@ -48,7 +48,7 @@ _OWN = {
 
 
 def stored_message(message: BaseMessage) -> StoredMessage:
-    """The stored message in an answer; raises MessageNotFound, DirectGetError, ProtocolError."""
+    """The stored message in an answer; raises MessageNotFoundError, DirectGetError, ProtocolError."""
     if message.status != OK:
         raise error_of(message)
     try:
@@ -160,7 +160,7 @@ class DirectGets:
     def _next(self) -> Steps[BaseMessage]:
         answers = self._answers
         if not answers._has_news() and not (yield Until(answers, answers._has_news, self._seconds)):
-            raise Timeout(f"no answer from {self._subject!r} in {self._seconds} s")
+            raise PeltonTimeoutError(f"no answer from {self._subject!r} in {self._seconds} s")
         message = answers.take()
         if message is None:
             raise ProtocolError(f"{self._subject!r} stopped answering")

@@ -62,8 +62,8 @@ class Managed(Generic[M]):
 
         By its sequence; the last one of a subject; or the first one at or after ``seq`` or
         ``start_time``, of the subject ``next_by_subject`` if that is given. A copy may be behind the
-        leader, whom ``get_message`` asks. Raises MessageNotFound, DirectGetError, NotEnabled for a
-        ``start_time`` before nats-server 2.11, and NoResponders when the stream does not exist or does not
+        leader, whom ``get_message`` asks. Raises MessageNotFoundError, DirectGetError, NotEnabledError for a
+        ``start_time`` before nats-server 2.11, and NoRespondersError when the stream does not exist or does not
         allow direct gets.
         """
         request = single_get(seq, last_by_subject, next_by_subject, start_time)
@@ -89,8 +89,8 @@ class Managed(Generic[M]):
 
         At most ``batch`` messages (None: all), from ``seq`` (1) or ``start_time`` on, of one
         ``subject``, which may have wildcards. ``max_bytes`` limits one answer of the server; the next
-        get follows by itself. Needs ``allow_direct`` and nats-server 2.11 (NotEnabled). Raises
-        NoResponders, DirectGetError, Timeout, ConnectionLost.
+        get follows by itself. Needs ``allow_direct`` and nats-server 2.11 (NotEnabledError). Raises
+        NoRespondersError, DirectGetError, PeltonTimeoutError, ConnectionLostError.
         """
         yield from self._batch_of(stream, batch, seq, subject, start_time, max_bytes, itself)
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from pelton.errors import (
     ApiError,
-    ConnectionLost,
-    ConsumerDeleted,
-    NoResponders,
-    PermissionsViolation,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PermissionsViolationError,
     PullError,
-    Timeout,
 )
 
 from ..base.models import ConsumerConfig
@@ -103,13 +103,13 @@ class Ordered:
 
         Its sequences are not those of the stream before, so after the last one that was taken there may be
         nothing for a long time. Of a stream that was restored, and ends before the position, the next
-        message is the one after its end. Returns whether it is another stream; raises StreamNotFound.
+        message is the one after its end. Returns whether it is another stream; raises StreamNotFoundError.
         """
         if not self._since_ns:
             return False
         try:
             found = yield from plans.stream_info(self.stream)
-        except PermissionsViolation:  # the user may read the stream, and not ask about it
+        except PermissionsViolationError:  # the user may read the stream, and not ask about it
             return False
         if found.created <= self._since_ns:
             if found.state.last_seq + 1 < self.next_seq:
@@ -156,9 +156,9 @@ class Ordered:
         """Whether a new consumer may go on after this error; not after several that delivered
         nothing.
         """
-        if isinstance(error, ConnectionLost):
+        if isinstance(error, ConnectionLostError):
             return True
-        again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout) or (
-            isinstance(error, ApiError) and error.err_code in LEADERLESS
-        )
+        again = isinstance(
+            error, ConsumerDeletedError | NoRespondersError | PullError | PeltonTimeoutError
+        ) or (isinstance(error, ApiError) and error.err_code in LEADERLESS)
         return again and 0 < self._barren < BARREN_MAX

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.errors import (
     ApiError,
-    ConnectionClosed,
-    NoResponders,
-    OutputFull,
+    ConnectionClosedError,
+    NoRespondersError,
+    OutputFullError,
     PeltonError,
-    PermissionsViolation,
-    PublishFailed,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
+    PublishFailedError,
 )
 
 from ..base.steps import RETRY_S, Mailbox, Ready, Until, call
@@ -153,7 +153,7 @@ class Window:
         if entry is None:
             return None
         if message.status == 503:
-            return entry, NoResponders(entry.subject)
+            return entry, NoRespondersError(entry.subject)
         try:
             outcome = decode_pub_ack(message.data)
         except PeltonError as error:
@@ -165,7 +165,7 @@ class Window:
         """Whether the message is sent again after an error that says that it is not stored yet;
         else it failed.
         """
-        passing = clustered and isinstance(error, NoResponders)
+        passing = clustered and isinstance(error, NoRespondersError)
         passing |= isinstance(error, ApiError) and error.err_code == IN_PROCESS
         if not passing or now >= self._patient_until(entry):
             self.drop(entry)
@@ -176,7 +176,7 @@ class Window:
         entry.refused = error
         return True
 
-    def forbidden(self, complaint: PermissionsViolation) -> list[Pending]:
+    def forbidden(self, complaint: PermissionsViolationError) -> list[Pending]:
         """Remove and return the entries that this error of the server concerns, oldest first."""
         refused = [
             entry for entry in self._pending.values() if f'"{entry.subject}"' in complaint.text
@@ -238,7 +238,7 @@ class Window:
         """The error of an overdue entry."""
         if entry.refused is not None:
             return entry.refused
-        return Timeout(
+        return PeltonTimeoutError(
             f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, "
             f"{entry.attempts} attempts"
         )
@@ -309,14 +309,16 @@ class Publishing(Mailbox):
         """The client is closed: no ack follows."""
         why = f": {self._interest.failure}" if self._interest.failure else ""
         for entry in self._window.give_up():
-            self._fail(entry, ConnectionClosed(f"the client was closed before the ack came{why}"))
+            self._fail(
+                entry, ConnectionClosedError(f"the client was closed before the ack came{why}")
+            )
 
     def _on_lost(self, error: PeltonError) -> None:  # every error is handled alike
         """The connection broke: the next look sends again what may be sent twice."""
         self._lost = True
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit a publish."""
         for entry in self._window.forbidden(complaint):
             self._fail(entry, complaint)
@@ -353,7 +355,7 @@ class Publishing(Mailbox):
         for entry in again:
             try:
                 self._connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
-            except OutputFull:
+            except OutputFullError:
                 continue  # it stays in the window, and is sent again at its new deadline
             except PeltonError as error:
                 self._window.drop(entry)
@@ -384,17 +386,17 @@ class Publishing(Mailbox):
     def _flushing(self) -> Steps[None]:
         """Wait until every message is acknowledged or has failed.
 
-        PublishFailed names the messages that failed since the last call.
+        PublishFailedError names the messages that failed since the last call.
         """
         yield from self._settling(lambda: not self._window)
         if self.failures:
             failures, self.failures = self.failures, []
-            raise PublishFailed(failures)
+            raise PublishFailedError(failures)
 
     flush = call(_flushing)
 
     def _leaving(self, kind: type[BaseException] | None) -> Steps[None]:
-        """Wait for every ack at the end of the block; PublishFailed when some did not arrive."""
+        """Wait for every ack at the end of the block; PublishFailedError when some did not arrive."""
         try:
             if kind is None:
                 yield from self._flushing()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pelton.api import encode
 from pelton.api.calls import PullRequest
-from pelton.errors import ConsumerDeleted, NoResponders, PeltonError, PullError
+from pelton.errors import ConsumerDeletedError, NoRespondersError, PeltonError, PullError
 
 if TYPE_CHECKING:
     from ..base.message import BaseMessage
@@ -76,9 +76,9 @@ def status_error(status: int, description: str, subject: str) -> PeltonError | N
     if status in (NOT_FOUND, TIMEOUT) or (status == CONFLICT and low.startswith("batch completed")):
         return None
     if status == NO_RESPONDERS:
-        return NoResponders(subject)
+        return NoRespondersError(subject)
     if status == CONFLICT and low.startswith("consumer deleted"):
-        return ConsumerDeleted(status, description)
+        return ConsumerDeletedError(status, description)
     return PullError(status, description)
 
 
@@ -117,7 +117,7 @@ class Fetch:
         if isinstance(error, PullError) and error.description.lower().startswith(MOVING):
             self._moved = True
             return True
-        return clustered and isinstance(error, NoResponders)
+        return clustered and isinstance(error, NoRespondersError)
 
     def again(self, reply: str) -> None:
         """The request was not answered with messages, and was sent again with the inbox ``reply``."""
@@ -137,7 +137,7 @@ class Fetch:
         """Whether the consumer exists and had no leader at the end."""
         if isinstance(self.error, PullError):
             return self.error.description.lower().startswith(MOVING)
-        return self._moved and isinstance(self.error, NoResponders)
+        return self._moved and isinstance(self.error, NoRespondersError)
 
 
 class Flow:

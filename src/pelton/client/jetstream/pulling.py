@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (
-    ConnectionClosed,
-    ConnectionLost,
+    ConnectionClosedError,
+    ConnectionLostError,
     PeltonError,
-    PermissionsViolation,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
 )
 
 from ..base.durations import Duration, to_nanoseconds, to_seconds
@@ -56,7 +56,7 @@ class Inbox(Mailbox):
         self.ended = False
         self.error: PeltonError | None = None
         """The connection broke: open requests get no answer any more."""
-        self.refusal: PermissionsViolation | None = None
+        self.refusal: PermissionsViolationError | None = None
         """The server permits no requests, or no subscription for their answers."""
         self.replies = client._new_replies()
         self._own = self.replies.prefix
@@ -94,7 +94,7 @@ class Inbox(Mailbox):
         self.error = error
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """Fail if it is about this inbox or its requests."""
         if f'"{self._asked}"' in complaint.text or f'"{self.replies.pattern}"' in complaint.text:
             self.refusal = complaint
@@ -184,7 +184,7 @@ class Pulling(Generic[M]):
         self._busy = True
 
     def _begin(self) -> Steps[Inbox]:
-        """The subscribed inbox; ConnectionClosed when handle or client are closed."""
+        """The subscribed inbox; ConnectionClosedError when handle or client are closed."""
         inbox = self._inbox
         if inbox is None:
             self._check_open()
@@ -202,7 +202,7 @@ class Pulling(Generic[M]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
+            raise ConnectionClosedError(f"the handle of consumer {self.consumer!r} is closed")
 
     def check_permitted(self, inbox: Inbox) -> None:
         """Raise what the server refused; the next call asks anew."""
@@ -269,8 +269,8 @@ class Pulling(Generic[M]):
         """Up to ``batch`` messages: as soon as all arrived, or those that arrived in ``timeout`` seconds.
 
         With no_wait only the messages that the consumer has right now. An empty list when there are none.
-        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), PermissionsViolation,
-        ConnectionLost, but returns messages first if some arrived.
+        Raises PullError, ConsumerDeletedError, NoRespondersError (no such consumer), PermissionsViolationError,
+        ConnectionLostError, but returns messages first if some arrived.
         """
 
         def body(count: int, seconds: float) -> bytes:
@@ -322,12 +322,12 @@ class Pulling(Generic[M]):
                 return
             self.check_permitted(inbox)
             if inbox.error is not None:
-                raise ConnectionLost(f"connection lost while pulling: {inbox.error}")
+                raise ConnectionLostError(f"connection lost while pulling: {inbox.error}")
             if inbox.ended:
                 inbox._interest.check()
                 self._check_open()
-                raise ConnectionClosed(f"the handle of consumer {self.consumer!r} is closed")
-            raise Timeout(f"no answer to a pull from {self.consumer!r} in {seconds} s")
+                raise ConnectionClosedError(f"the handle of consumer {self.consumer!r} is closed")
+            raise PeltonTimeoutError(f"no answer to a pull from {self.consumer!r} in {seconds} s")
         except BaseException:
             inbox.queue.extendleft(reversed(fetch.messages))  # for the next call
             raise
@@ -346,9 +346,10 @@ class Pulling(Generic[M]):
     ) -> Flow[M]:
         """Messages without end, with overlapping pull requests.
 
-        Ends when its owner closes the handle or the client; raises ConnectionClosed when the client is lost.
-        Raises ConsumerDeleted, NoResponders, PermissionsViolation and PullError when the consumer cannot be
-        pulled from any more. In a cluster, if ``patient``, it raises NoResponders only after half a minute,
+        Ends when its owner closes the handle or the client; raises ConnectionClosedError when the client is lost.
+        Raises ConsumerDeletedError, NoRespondersError, PermissionsViolationError and PullError when the
+        consumer cannot be
+        pulled from any more. In a cluster, if ``patient``, it raises NoRespondersError only after half a minute,
         because the consumer may be electing a leader. Survives a lost connection, as far as the consumer does.
         """
         self._occupy()
@@ -415,7 +416,7 @@ class Reading(Generic[M]):
     def refill(self) -> Steps[bool]:
         """Request messages if it is time, and wait for news.
 
-        False when no message follows; ConnectionClosed when that is because the client was lost.
+        False when no message follows; ConnectionClosedError when that is because the client was lost.
         """
         inbox, requests = self._inbox, self._requests
         if requests.refusals:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pelton.api.calls import MsgGetRequest
 from pelton.api.times import format_duration, format_time
-from pelton.errors import MessageNotFound
+from pelton.errors import MessageNotFoundError
 
 from ..base.durations import Duration, Moment, to_moment, to_nanoseconds
 from ..base.message import BaseMessage
@@ -110,7 +110,7 @@ def schedule_headers(
     ttl: Duration | None,
     rollup: bool,
 ) -> dict[str, str]:
-    """The headers of a schedule; ValueError, InvalidSubject for what no stream takes."""
+    """The headers of a schedule; ValueError, InvalidSubjectError for what no stream takes."""
     check_literal(target)
     if target == subject:
         raise ValueError("the target is the subject of the schedule: choose another one")
@@ -182,7 +182,7 @@ class Scheduling(Managed[M]):
         how long the stream keeps what it produces. ``rollup``: each one replaces those before.
 
         The stream needs ``allow_msg_schedules`` and takes both subjects. Raises ValueError,
-        InvalidSubject, ApiError when the stream refuses, and the errors of ``publish``.
+        InvalidSubjectError, ApiError when the stream refuses, and the errors of ``publish``.
         """
         pattern = pattern_of(at, every, cron, delay, self.client._now_ns())
         own = schedule_headers(
@@ -232,6 +232,6 @@ class Scheduling(Managed[M]):
     def _schedule_on(self, stream: str, subject: str) -> Steps[Schedule | None]:
         try:
             message = yield from self._plans.get_message(stream, last_by_subject=subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             return None
         return schedule_of(message)

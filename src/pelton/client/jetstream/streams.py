@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pelton.errors import (
     ApiError,
-    MessageNotFound,
-    NoResponders,
+    MessageNotFoundError,
+    NoRespondersError,
     PeltonError,
-    StreamNotFound,
-    WrongLastSequence,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 
 from ..base.durations import Duration, to_seconds
@@ -60,7 +60,7 @@ class Once(NamedTuple):
 class Streams(Scheduling[M]):
     """Streams and consumers over a connection.
 
-    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    Every call raises ApiError when the server refuses, PeltonTimeoutError without an answer, NoRespondersError
     without JetStream.
     """
 
@@ -122,9 +122,10 @@ class Streams(Scheduling[M]):
     ) -> Steps[PubAck]:
         """Store a message and wait for the stream's ack.
 
-        Raises NoResponders when no stream takes the subject (in a cluster only after ``timeout``, because the
-        stream may be electing a leader), WrongLastSequence when an expectation does not hold, and Timeout or
-        ConnectionLost when no ack came: then it is unknown whether the message is stored. With a ``msg_id``
+        Raises NoRespondersError when no stream takes the subject (in a cluster only after ``timeout``, because the
+        stream may be electing a leader), WrongLastSequenceError when an expectation does not hold, and
+        PeltonTimeoutError or
+        ConnectionLostError when no ack came: then it is unknown whether the message is stored. With a ``msg_id``
         it is sent again instead, until ``timeout`` is over, because the stream stores it once; the ack may
         be that of a duplicate then.
         """
@@ -166,9 +167,9 @@ class Streams(Scheduling[M]):
                     subject, data, seconds, block, again=None if once is None else sent
                 )
                 return decode_pub_ack(answer.data)
-            except NoResponders:
-                raise NoResponders(subject, "no stream stores this subject") from None
-            except WrongLastSequence:
+            except NoRespondersError:
+                raise NoRespondersError(subject, "no stream stores this subject") from None
+            except WrongLastSequenceError:
                 first = None
                 if once is not None and sent.times > 1:
                     first = yield from self._first_copy(subject, once)
@@ -198,7 +199,7 @@ class Streams(Scheduling[M]):
                     (once.last_subject_seq or 0) + 1,
                     next_by_subject=once.subject or subject,
                 )
-        except (MessageNotFound, StreamNotFound, ValueError):
+        except (MessageNotFoundError, StreamNotFoundError, ValueError):
             return None
         if found.headers.get(MSG_ID) != [once.msg_id]:
             return None

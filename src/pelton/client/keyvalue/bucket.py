@@ -14,14 +14,14 @@ from pelton.api import keyvalue as wire
 from pelton.api.calls import MsgGetRequest
 from pelton.api.subjects import API_PREFIX
 from pelton.errors import (
-    BucketNotFound,
-    KeyExists,
-    MessageNotFound,
-    NoResponders,
-    NotEnabled,
-    RevisionConflict,
-    StreamNotFound,
-    WrongLastSequence,
+    BucketNotFoundError,
+    KeyExistsError,
+    MessageNotFoundError,
+    NoRespondersError,
+    NotEnabledError,
+    RevisionConflictError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 
 from ..base.durations import Duration, to_nanoseconds
@@ -51,8 +51,8 @@ CREATE_ATTEMPTS = 4
 class Bucket(Generic[V]):
     """A handle of one bucket.
 
-    Every call raises InvalidKey before anything is sent for a key that no bucket can hold, BucketNotFound
-    when the bucket is gone, Timeout without an answer.
+    Every call raises InvalidKeyError before anything is sent for a key that no bucket can hold, BucketNotFoundError
+    when the bucket is gone, PeltonTimeoutError without an answer.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Bucket(Generic[V]):
     ) -> None:
         """Made by ``JetStream.key_value``; ``direct`` None: as the bucket allows it.
 
-        Raises BadBucket when the stream is no bucket.
+        Raises BadBucketError when the stream is no bucket.
         """
         check_stream(info.config)
         self.client: Session[Any] = js.client
@@ -125,7 +125,7 @@ class Bucket(Generic[V]):
                 entry = self._keyspace.answered(subject, answer)
             else:
                 entry = yield from self._stored(subject, revision, timeout)
-        except (MessageNotFound, NoResponders, StreamNotFound) as error:
+        except (MessageNotFoundError, NoRespondersError, StreamNotFoundError) as error:
             yield from self._explaining(error)
             return None
         return entry if markers or entry is None or not entry.deleted else None
@@ -150,16 +150,16 @@ class Bucket(Generic[V]):
         )
 
     def _explaining(self, error: Exception) -> Steps[None]:
-        """Raise BucketNotFound when an error comes from a bucket that is gone, or the error itself.
+        """Raise BucketNotFoundError when an error comes from a bucket that is gone, or the error itself.
 
         Nothing is raised when only the message is missing.
         """
-        if isinstance(error, MessageNotFound):
+        if isinstance(error, MessageNotFoundError):
             return
         try:
             yield from self._js._plans.stream_info(self.stream)
-        except StreamNotFound:
-            raise BucketNotFound(self.bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(self.bucket) from None
         raise error
 
     # -- writing -----------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Bucket(Generic[V]):
         subject = self._keyspace.write_subject(key)
         try:
             return (yield from self._js._storing(subject, data, block, timeout, once=once)).seq
-        except NoResponders as error:
+        except NoRespondersError as error:
             yield from self._explaining(error)
             raise
 
@@ -205,22 +205,22 @@ class Bucket(Generic[V]):
         revision: int | None = None,
         ttl: Duration | None = None,
     ) -> Steps[int]:
-        """As ``_publishing``; RevisionConflict."""
+        """As ``_publishing``; RevisionConflictError."""
         try:
             return (
                 yield from self._publishing(
                     key, data, timeout, headers=headers, revision=revision, ttl=ttl
                 )
             )
-        except WrongLastSequence as error:
-            raise RevisionConflict(
+        except WrongLastSequenceError as error:
+            raise RevisionConflictError(
                 self.bucket, key, revision or 0, error.err_code, error.description
             ) from error
 
     def _putting(self, key: str, value: V, *, timeout: Duration | None = None) -> Steps[int]:
         """Store a value, whatever the key holds; returns the revision.
 
-        InvalidValue or TypeError for a value that is none of the bucket's.
+        InvalidValueError or TypeError for a value that is none of the bucket's.
         """
         return (yield from self._publishing(key, self._keyspace.encoded(key, value), timeout))
 
@@ -236,8 +236,8 @@ class Bucket(Generic[V]):
     ) -> Steps[int]:
         """Store the value of a key that does not exist, or was deleted; returns the revision.
 
-        KeyExists when it has a value. ``ttl``: the key expires after that time, at least a second, and with a
-        ``history`` above 1 not before ``limit_marker_ttl``; NotEnabled when the bucket has none.
+        KeyExistsError when it has a value. ``ttl``: the key expires after that time, at least a second, and with a
+        ``history`` above 1 not before ``limit_marker_ttl``; NotEnabledError when the bucket has none.
         """
         data = self._keyspace.encoded(key, value)
         if ttl is not None:
@@ -246,9 +246,11 @@ class Bucket(Generic[V]):
         for _ in range(CREATE_ATTEMPTS):
             try:
                 return (yield from self._publishing(key, data, timeout, revision=revision, ttl=ttl))
-            except WrongLastSequence as error:
+            except WrongLastSequenceError as error:
                 entry = yield from self._reading(key)
-                refused = KeyExists(self.bucket, key, revision, error.err_code, error.description)
+                refused = KeyExistsError(
+                    self.bucket, key, revision, error.err_code, error.description
+                )
             if entry is not None and not entry.deleted:
                 break
             revision = 0 if entry is None else entry.revision
@@ -261,7 +263,7 @@ class Bucket(Generic[V]):
     ) -> Steps[int]:
         """Store a value if the key's newest revision is this one; returns the new revision.
 
-        RevisionConflict when it is another one. Revision 0: if the key never had a value.
+        RevisionConflictError when it is another one. Revision 0: if the key never had a value.
         """
         check_revision(revision)
         data = self._keyspace.encoded(key, value)
@@ -275,7 +277,7 @@ class Bucket(Generic[V]):
         """Delete a key: a marker becomes its newest revision; returns that revision.
 
         Earlier values stay in its history. With ``revision`` only if that is the newest one, else
-        RevisionConflict. Deleting a key that does not exist writes a marker, too.
+        RevisionConflictError. Deleting a key that does not exist writes a marker, too.
         """
         return (yield from self._removing(key, wire.DELETE, revision, None, timeout))
 
@@ -291,8 +293,8 @@ class Bucket(Generic[V]):
     ) -> Steps[int]:
         """Delete a key with its history: only a marker stays; returns its revision.
 
-        With ``revision`` only if that is the newest one, else RevisionConflict. ``ttl``: how long the marker
-        stays, at least a second; NotEnabled when the bucket has no ``limit_marker_ttl``.
+        With ``revision`` only if that is the newest one, else RevisionConflictError. ``ttl``: how long the marker
+        stays, at least a second; NotEnabledError when the bucket has no ``limit_marker_ttl``.
         """
         return (yield from self._removing(key, wire.PURGE, revision, ttl, timeout))
 
@@ -318,7 +320,7 @@ class Bucket(Generic[V]):
         )
 
     def _allowing_ttl(self, ttl: Duration) -> Steps[None]:
-        """Check a lifetime: ValueError, or NotEnabled when the bucket knows none."""
+        """Check a lifetime: ValueError, or NotEnabledError when the bucket knows none."""
         if to_nanoseconds(ttl) < SECOND_NS:
             raise ValueError(f"a lifetime is at least one second, got {ttl!r}")
         yield from self._allowing(
@@ -326,14 +328,14 @@ class Bucket(Generic[V]):
         )
 
     def _allowing(self, field: str, what: str, since: str) -> Steps[None]:
-        """Raise NotEnabled unless the bucket's stream allows something.
+        """Raise NotEnabledError unless the bucket's stream allows something.
 
         A mirror is not asked, because its origin decides.
         """
         if self._info.config.mirror is None and not getattr(self._info.config, field):
             self._info = yield from self._informing()
             if not getattr(self._info.config, field):
-                raise NotEnabled(
+                raise NotEnabledError(
                     f"bucket {self.bucket!r} does not allow {what} (create_key_value, "
                     f"update_key_value); needs a server from {since} on"
                 )
@@ -341,10 +343,10 @@ class Bucket(Generic[V]):
     # -- several keys ------------------------------------------------------------------------------
 
     def _marker_of(self, key: str) -> Steps[int]:
-        """The revision of the marker of a deleted key, 0 when there is nothing; KeyExists."""
+        """The revision of the marker of a deleted key, 0 when there is nothing; KeyExistsError."""
         entry = yield from self._reading(key)
         if entry is not None and not entry.deleted:
-            raise KeyExists(self.bucket, key, 0)
+            raise KeyExistsError(self.bucket, key, 0)
         return 0 if entry is None else entry.revision
 
     # -- the bucket --------------------------------------------------------------------------------
@@ -352,8 +354,8 @@ class Bucket(Generic[V]):
     def _informing(self) -> Steps[StreamInfo]:
         try:
             return (yield from self._js._plans.stream_info(self.stream))
-        except StreamNotFound:
-            raise BucketNotFound(self.bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(self.bucket) from None
 
     def _telling(self) -> Steps[KeyValueStatus]:
         """What the bucket holds, and its configuration."""
@@ -371,7 +373,7 @@ class Bucket(Generic[V]):
         """Delete the bucket with all values. There is no way back."""
         try:
             yield from self._js._plans.delete_stream(self.stream)
-        except StreamNotFound:
-            raise BucketNotFound(self.bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(self.bucket) from None
 
     destroy = call(_destroying)

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from pelton.errors import InvalidKey, InvalidValue
+from pelton.errors import InvalidKeyError, InvalidValueError
 
 from ..base.arguments import unawaited
 
@@ -232,23 +232,23 @@ class TypedValues(Generic[V]):
 
 
 def encoded_value(codec: ValueCodec[V], value: V, key: str) -> bytes:
-    """The bytes of a value for a key; InvalidValue with the codec's reason, TypeError."""
+    """The bytes of a value for a key; InvalidValueError with the codec's reason, TypeError."""
     try:
         return codec.encode_value(value)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidValue(f"the value for key {key!r} cannot be stored: {error}") from error
+        raise InvalidValueError(f"the value for key {key!r} cannot be stored: {error}") from error
 
 
 def encoded_filter(codec: KeyCodec, pattern: str) -> str:
-    """A pattern of keys in the bucket; InvalidKey when the codec cannot encode it."""
+    """A pattern of keys in the bucket; InvalidKeyError when the codec cannot encode it."""
     try:
         if isinstance(codec, FilterableKeyCodec):
             return codec.encode_filter(pattern)
         if pattern == ">" or all(each not in _WILDCARDS for each in pattern.split(".")):
             return pattern if pattern == ">" else codec.encode_key(pattern)
     except ValueError as error:
-        raise InvalidKey(f"filter {pattern!r} cannot be encoded: {error}") from error
-    raise InvalidKey(
+        raise InvalidKeyError(f"filter {pattern!r} cannot be encoded: {error}") from error
+    raise InvalidKeyError(
         f"filter {pattern!r} has wildcards, and {type(codec).__name__} cannot encode these: "
         "it has no encode_filter"
     )

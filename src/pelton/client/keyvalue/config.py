@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pelton.api import keyvalue as wire
 from pelton.api.streams import SERVERS_OWN
-from pelton.errors import BadBucket, InvalidBucketName
+from pelton.errors import BadBucketError, InvalidBucketNameError
 
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
 from ..base.models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
@@ -23,9 +23,9 @@ SECOND_NS = 1_000_000_000
 
 
 def check_bucket(name: str) -> None:
-    """Raise InvalidBucketName unless a bucket may have this name."""
+    """Raise InvalidBucketNameError unless a bucket may have this name."""
     if not isinstance(name, str) or not wire.valid_bucket(name):
-        raise InvalidBucketName(
+        raise InvalidBucketNameError(
             f"{name!r} cannot be the name of a bucket: use letters, digits, - and _"
         )
 
@@ -35,7 +35,7 @@ class KeyValueConfig:
     """The configuration of a bucket. Only ``bucket`` is needed.
 
     Durations are seconds, a timedelta or text ("30s", "1h30m", "7d"); a config shows them in nanoseconds.
-    Raises InvalidBucketName, ValueError or TypeError for a value that no server would take::
+    Raises InvalidBucketNameError, ValueError or TypeError for a value that no server would take::
 
         KeyValueConfig(bucket="sessions", history=5, ttl="12h", limit_marker_ttl="1m")
 
@@ -147,7 +147,7 @@ def _origin(given: str | StreamSource) -> StreamSource:
 
 
 def config_of(stream: StreamConfig) -> KeyValueConfig:
-    """The configuration of the bucket that this stream is; BadBucket for other streams."""
+    """The configuration of the bucket that this stream is; BadBucketError for other streams."""
     check_stream(stream)
     return KeyValueConfig(
         bucket=stream.name.removeprefix(wire.STREAM_PREFIX),
@@ -174,15 +174,15 @@ def config_of(stream: StreamConfig) -> KeyValueConfig:
 
 
 def check_stream(config: StreamConfig) -> None:
-    """Raise BadBucket unless the stream stores the keys of a bucket."""
+    """Raise BadBucketError unless the stream stores the keys of a bucket."""
     name = config.name.removeprefix(wire.STREAM_PREFIX)
     keeps = config.mirror is not None or f"{wire.prefix_of(name)}>" in config.subjects
     if not config.name.startswith(wire.STREAM_PREFIX) or not keeps:
-        raise BadBucket(
+        raise BadBucketError(
             f"stream {config.name} is no bucket: it does not store {wire.prefix_of(name)}>"
         )
     if not 1 <= config.max_msgs_per_subject <= wire.HISTORY_MAX:
-        raise BadBucket(
+        raise BadBucketError(
             f"stream {config.name} is no bucket: a bucket keeps 1 to {wire.HISTORY_MAX} revisions "
             f"of a key, and its max_msgs_per_subject is {config.max_msgs_per_subject}"
         )
@@ -268,6 +268,6 @@ class KeyValueStatus:
 
 
 def status_of(info: StreamInfo) -> KeyValueStatus:
-    """The status of the bucket that this stream is; BadBucket for other streams."""
+    """The status of the bucket that this stream is; BadBucketError for other streams."""
     config = config_of(info.config)
     return KeyValueStatus(config.bucket, info.state.messages, info.state.bytes, config, info)

@@ -9,7 +9,7 @@ import msgspec
 
 from pelton.api import keyvalue as wire
 from pelton.api.times import parse_instant
-from pelton.errors import InvalidValue, NoValue
+from pelton.errors import InvalidValueError, NoValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,23 +114,23 @@ class KvEntry(Generic[V]):
 
     @property
     def value(self) -> V:
-        """The value. Markers and entries without values raise NoValue, see ``deleted``.
+        """The value. Markers and entries without values raise NoValueError, see ``deleted``.
 
-        InvalidValue when the stored bytes are no value of the bucket's type; ``data`` has them.
+        InvalidValueError when the stored bytes are no value of the bucket's type; ``data`` has them.
         """
         if self.operation != wire.PUT:
-            raise NoValue(
+            raise NoValueError(
                 f"key {self.key!r} of bucket {self.bucket!r} was deleted at revision "
                 f"{self.revision}: look at entry.deleted before entry.value"
             )
         if self.size != len(self.data):
-            raise NoValue(
+            raise NoValueError(
                 f"the value of key {self.key!r} was not delivered: watch with values, or get the key"
             )
         try:
             return self._codec.decode_value(self.data)
         except (ValueError, msgspec.MsgspecError) as error:
-            raise InvalidValue(
+            raise InvalidValueError(
                 f"key {self.key!r} of bucket {self.bucket!r} holds an invalid value "
                 f"at revision {self.revision}: {error}"
             ) from error

@@ -43,7 +43,7 @@ class Handle(ManyKeys[V], Generic[V, KW, KT]):
         ignore_deletes: leave out markers of deleted keys.
 
         In blocking code the watch begins at once. In asyncio it begins at its ``async with`` block, when it is
-        awaited, or with its first call. Raises InvalidKey, and ValueError for more than one of the first three.
+        awaited, or with its first call. Raises InvalidKeyError, and ValueError for more than one of the first three.
         """
         position = self._position(
             filters,
@@ -58,7 +58,7 @@ class Handle(ManyKeys[V], Generic[V, KW, KT]):
     def transaction(self, *, timeout: Duration | None = None) -> KT:
         """Change several keys at once: all changes are stored, or none.
 
-        The bucket needs ``allow_atomic``; commit raises NotEnabled without it.
+        The bucket needs ``allow_atomic``; commit raises NotEnabledError without it.
         """
         return self._transaction_type(self, timeout)
 

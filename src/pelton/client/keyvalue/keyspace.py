@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pelton.api import keyvalue as wire
 from pelton.core.protocol.subjects import collide, subset
-from pelton.errors import InvalidKey, ProtocolError
+from pelton.errors import InvalidKeyError, ProtocolError
 
 from ..jetstream.direct import error_of
 from .codecs import PlainKeys, encoded_filter, encoded_value
@@ -46,42 +46,44 @@ class Keyspace(Generic[V]):
         return f"{self._stored}>"
 
     def _stored_key(self, key: str) -> str:
-        """The key in the bucket; InvalidKey."""
+        """The key in the bucket; InvalidKeyError."""
         if not self._plain:
             try:
                 key, given = self.keys.encode_key(key), key
             except ValueError as error:
-                raise InvalidKey(f"key {key!r} cannot be encoded: {error}") from error
+                raise InvalidKeyError(f"key {key!r} cannot be encoded: {error}") from error
             if not wire.valid_key(key):
-                raise InvalidKey(f"key {given!r} is encoded as {key!r}, which no bucket can hold")
+                raise InvalidKeyError(
+                    f"key {given!r} is encoded as {key!r}, which no bucket can hold"
+                )
         elif not isinstance(key, str) or not wire.valid_key(key):
-            raise InvalidKey(
+            raise InvalidKeyError(
                 f"{key!r} cannot be a key: use letters, digits and any of - _ / =, in tokens between "
                 "single dots; bucket.with_keys(Base64Keys()) takes any text"
             )
         return key
 
     def subject(self, key: str) -> str:
-        """The subject that the key is stored under; InvalidKey."""
+        """The subject that the key is stored under; InvalidKeyError."""
         return self._stored + self._stored_key(key)
 
     def write_subject(self, key: str) -> str:
-        """The subject that a value of the key is published to; InvalidKey."""
+        """The subject that a value of the key is published to; InvalidKeyError."""
         return self._written + self._stored_key(key)
 
     def encoded(self, key: str, value: V) -> bytes:
-        """The bytes of a value; InvalidValue, TypeError."""
+        """The bytes of a value; InvalidValueError, TypeError."""
         return encoded_value(self.values, value, key)
 
     def subjects(self, filters: Sequence[str]) -> list[str]:
-        """The subjects of these filters, without those that others contain; InvalidKey."""
+        """The subjects of these filters, without those that others contain; InvalidKeyError."""
         found: list[str] = []
         for each in filters or (">",):
             if not isinstance(each, str):
-                raise InvalidKey(f"a filter is text, got {each!r}")
+                raise InvalidKeyError(f"a filter is text, got {each!r}")
             pattern = each if self._plain else encoded_filter(self.keys, each)
             if not wire.valid_filter(pattern):
-                raise InvalidKey(
+                raise InvalidKeyError(
                     f"filter {each!r} matches no key: give a key in which * may stand for a token, "
                     "and > for the rest"
                 )
@@ -98,7 +100,7 @@ class Keyspace(Generic[V]):
         for n, each in enumerate(found):
             for other in found[:n]:
                 if collide(each, other):
-                    raise InvalidKey(
+                    raise InvalidKeyError(
                         f"filters {other!r} and {each!r} have keys in common, which a server refuses: "
                         "ask for them one after the other"
                     )
@@ -121,7 +123,7 @@ class Keyspace(Generic[V]):
             try:
                 key = self.keys.decode_key(key)
             except ValueError as error:
-                raise InvalidKey(
+                raise InvalidKeyError(
                     f"key {key!r} in bucket {self.bucket!r} cannot be decoded: {error}"
                 ) from error
         return KvEntry(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pelton.api import keyvalue as wire
 from pelton.errors import (
-    BadBucket,
-    BucketExists,
-    BucketNotFound,
-    StreamExists,
-    StreamNotFound,
+    BadBucketError,
+    BucketExistsError,
+    BucketNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
 )
 
 from ..base.steps import call
@@ -53,30 +53,30 @@ class KeyValues(ABC, Generic[B]):
         """A handle of an existing bucket, whose values are bytes.
 
         ``direct``: whether ``get`` may ask any server that holds the bucket, which may lag behind in a
-        cluster; None: as the bucket allows it, False: only the leader. BucketNotFound; BadBucket when the
+        cluster; None: as the bucket allows it, False: only the leader. BucketNotFoundError; BadBucketError when the
         stream of that name is no bucket.
         """
         try:
             info = yield from self._plans.stream_info(_stream_of(bucket))
-        except StreamNotFound:
-            raise BucketNotFound(bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(bucket) from None
         return self._handle(info, direct)
 
     def _creating_bucket(self, config: KeyValueConfig) -> Steps[B]:
         """Create a bucket; opens an existing one with the same configuration.
 
-        BucketExists when it has another one, NotEnabled when the server is too old for it.
+        BucketExistsError when it has another one, NotEnabledError when the server is too old for it.
         """
         try:
             info = yield from self._plans.making_stream(
                 "CREATE", config.stream_config(), names=_FIELDS
             )
-        except StreamExists:
-            raise BucketExists(config.bucket) from None
+        except StreamExistsError:
+            raise BucketExistsError(config.bucket) from None
         return self._handle(info, None)
 
     def _updating_bucket(self, config: KeyValueConfig) -> Steps[B]:
-        """Change a bucket to this whole configuration; BucketNotFound, NotEnabled.
+        """Change a bucket to this whole configuration; BucketNotFoundError, NotEnabledError.
 
         ``(await bucket.status()).config`` is the present one.
         """
@@ -84,23 +84,23 @@ class KeyValues(ABC, Generic[B]):
             info = yield from self._plans.making_stream(
                 "UPDATE", config.stream_config(), names=_FIELDS
             )
-        except StreamNotFound:
-            raise BucketNotFound(config.bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(config.bucket) from None
         return self._handle(info, None)
 
     def _ensuring_bucket(self, config: KeyValueConfig) -> Steps[B]:
         """Create a bucket, or change an existing one to this whole configuration."""
         try:
             return (yield from self._updating_bucket(config))
-        except BucketNotFound:
+        except BucketNotFoundError:
             return (yield from self._creating_bucket(config))
 
     def _deleting_bucket(self, bucket: str) -> Steps[None]:
-        """Delete a bucket with all values; BucketNotFound. There is no way back."""
+        """Delete a bucket with all values; BucketNotFoundError. There is no way back."""
         try:
             yield from self._plans.delete_stream(_stream_of(bucket))
-        except StreamNotFound:
-            raise BucketNotFound(bucket) from None
+        except StreamNotFoundError:
+            raise BucketNotFoundError(bucket) from None
 
     def _naming_buckets(self) -> Steps[list[str]]:
         """The names of all buckets, in order; mirrors included."""
@@ -120,7 +120,7 @@ class KeyValues(ABC, Generic[B]):
             if info.config.name.startswith(wire.STREAM_PREFIX):
                 try:
                     found.append(status_of(info))
-                except BadBucket:
+                except BadBucketError:
                     continue  # only named like a bucket
         return sorted(found, key=lambda status: status.bucket)
 
@@ -134,7 +134,7 @@ class KeyValues(ABC, Generic[B]):
 
 
 def _stream_of(bucket: str) -> str:
-    """The stream of a bucket; InvalidBucketName."""
+    """The stream of a bucket; InvalidBucketNameError."""
     from .config import check_bucket
 
     check_bucket(bucket)

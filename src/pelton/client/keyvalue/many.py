@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from pelton.api import keyvalue as wire
-from pelton.errors import MessageNotFound, Timeout
+from pelton.errors import MessageNotFoundError, PeltonTimeoutError
 
 from ..base.durations import Duration, to_nanoseconds
 from ..base.steps import call
@@ -57,7 +57,7 @@ class ManyKeys(Bucket[V]):
         """Store several values at once, or none of them; returns the revision of each key.
 
         ``revisions``: the newest revision that each of these keys must have (0: it must not exist);
-        RevisionConflict when one has another. NotEnabled when the bucket has no ``allow_atomic``.
+        RevisionConflictError when one has another. NotEnabledError when the bucket has no ``allow_atomic``.
         """
         wanted = dict(revisions or {})
         unknown = sorted(wanted.keys() - values.keys())
@@ -83,7 +83,7 @@ class ManyKeys(Bucket[V]):
         from_revision: int | None = None,
         without_values: bool = False,
     ) -> Position:
-        """The position of a new watch; InvalidKey, ValueError."""
+        """The position of a new watch; InvalidKeyError, ValueError."""
         if bool(history) + bool(updates_only) + (from_revision is not None) > 1:
             raise ValueError("give one of history, updates_only and from_revision")
         if from_revision is not None and from_revision < 1:
@@ -117,7 +117,7 @@ class ManyKeys(Bucket[V]):
         """The keys that have a value, sorted; with filters only those that match one of them.
 
         In a filter ``*`` stands for a token and ``>`` for the rest ("eu.>", "*.new"). The server
-        selects the keys, and sends no values. Filters with keys in common are InvalidKey, unless one
+        selects the keys, and sends no values. Filters with keys in common are InvalidKeyError, unless one
         contains the other.
         """
         entries = yield from self._collecting(filters, timeout, without_values=True)
@@ -144,7 +144,7 @@ class ManyKeys(Bucket[V]):
 
         Every matching key has the value that it had when ``snapshot.revision`` was the newest revision: no
         write is missing before it, none is seen after it, and a transaction is seen as a whole or not at all.
-        The keys are read until a moment at which none of them has a newer revision; Timeout when that does
+        The keys are read until a moment at which none of them has a newer revision; PeltonTimeoutError when that does
         not come in ``timeout`` (that of the client if none is given), because other clients write too fast.
         """
         deadline = self.client._clock() + self._js._seconds_of(timeout)
@@ -167,7 +167,7 @@ class ManyKeys(Bucket[V]):
     def _catching_up(
         self, watch: Watching[V], newest: float, found: dict[str, KvEntry[V]], deadline: float
     ) -> Steps[None]:
-        """Take entries up to this revision, and what has arrived after it; Timeout at the deadline.
+        """Take entries up to this revision, and what has arrived after it; PeltonTimeoutError at the deadline.
 
         A question for each entry would take longer than other clients need to write the next one.
         """
@@ -175,10 +175,12 @@ class ManyKeys(Bucket[V]):
         while True:
             left = deadline - self.client._clock()
             if left <= 0:
-                raise Timeout(f"other clients write to bucket {self.bucket!r} without a pause")
+                raise PeltonTimeoutError(
+                    f"other clients write to bucket {self.bucket!r} without a pause"
+                )
             try:
                 entry = yield from watch._following(min(left, wait))
-            except Timeout:  # nothing more is there, or what was the newest has gone
+            except PeltonTimeoutError:  # nothing more is there, or what was the newest has gone
                 return
             found[entry.key] = entry
             if watch._position.had >= newest or newest == math.inf:
@@ -195,7 +197,7 @@ class ManyKeys(Bucket[V]):
         for subject in dict.fromkeys((everything, *subjects)):
             try:
                 found = yield from self._js._plans.get_message(self.stream, last_by_subject=subject)
-            except MessageNotFound:
+            except MessageNotFoundError:
                 continue
             if subject == everything and _BATCH in found.headers and _COMMIT not in found.headers:
                 return math.inf

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pelton.api import keyvalue as wire
-from pelton.errors import NoResponders, RevisionConflict, WrongLastSequence
+from pelton.errors import NoRespondersError, RevisionConflictError, WrongLastSequenceError
 
 from ..base.steps import call
 from ..jetstream.batches import Atomic
@@ -53,7 +53,7 @@ def committing(
 ) -> Steps[dict[str, int]]:
     """Store all changes or none; returns the revision of each key.
 
-    RevisionConflict when a key has another revision than its change expects, NotEnabled.
+    RevisionConflictError when a key has another revision than its change expects, NotEnabledError.
     """
     if not changes:
         return {}
@@ -74,14 +74,16 @@ def committing(
                 ttl=change.ttl,
             )
         ack = yield from batch._committing()
-    except NoResponders as error:
+    except NoRespondersError as error:
         yield from bucket._explaining(error)
         raise
-    except WrongLastSequence as error:
-        if isinstance(error, RevisionConflict):
+    except WrongLastSequenceError as error:
+        if isinstance(error, RevisionConflictError):
             raise
         only = next(iter(changes)) if len(changes) == 1 else ""
-        raise RevisionConflict(bucket.bucket, only, 0, error.err_code, error.description) from error
+        raise RevisionConflictError(
+            bucket.bucket, only, 0, error.err_code, error.description
+        ) from error
     return revisions_of(changes, ack.seq)
 
 
@@ -139,7 +141,7 @@ class Transaction(Generic[V]):
         self._add(key, Change(b"", operation, revision, ttl=ttl))
 
     def _add(self, key: str, change: Change) -> None:
-        """Take a change; InvalidKey, or ValueError for a second one of the key."""
+        """Take a change; InvalidKeyError, or ValueError for a second one of the key."""
         if self._over:
             raise ValueError("the transaction is over: begin another one")
         self._bucket._keyspace.write_subject(key)
@@ -150,8 +152,10 @@ class Transaction(Generic[V]):
     def _committing(self) -> Steps[dict[str, int]]:
         """Store all changes or none; returns the revision of each key.
 
-        RevisionConflict when a key has another revision than its change expects, KeyExists, NotEnabled when the
-        bucket has no ``allow_atomic``. After Timeout or ConnectionLost it is unknown whether they are stored.
+        RevisionConflictError when a key has another revision than its change expects, KeyExistsError,
+        NotEnabledError when the
+        bucket has no ``allow_atomic``. After PeltonTimeoutError or ConnectionLostError it is unknown whether
+        they are stored.
         """
         if self._over:
             raise ValueError("the transaction is over: begin another one")

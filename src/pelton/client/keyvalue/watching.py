@@ -15,15 +15,15 @@ import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pelton.errors import (
-    BucketNotFound,
-    BucketReplaced,
-    ConnectionClosed,
-    ConnectionLost,
-    ConsumerDeleted,
-    NoResponders,
+    BucketNotFoundError,
+    BucketReplacedError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    NoRespondersError,
     PeltonError,
-    StreamNotFound,
-    Timeout,
+    PeltonTimeoutError,
+    StreamNotFoundError,
 )
 
 from ..base.durations import Duration, to_seconds
@@ -112,7 +112,7 @@ class Position(Ordered):
 
     def recoverable(self, error: Exception) -> bool:
         """Whether a new consumer may go on: however often the servers restart, once one was created."""
-        lost = (ConnectionLost, ConsumerDeleted, NoResponders, Timeout)
+        lost = (ConnectionLostError, ConsumerDeletedError, NoRespondersError, PeltonTimeoutError)
         return (self.starts > 0 and isinstance(error, lost)) or super().recoverable(error)
 
     def passes(self, metadata: Metadata) -> bool:
@@ -159,15 +159,15 @@ class Watching(Generic[V]):
     # -- calls for users ---------------------------------------------------------------------------
 
     def _nexting(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
-        """The next entry; waits without end, or raises Timeout when none comes in time.
+        """The next entry; waits without end, or raises PeltonTimeoutError when none comes in time.
 
-        Raises ConnectionClosed when the watch was stopped, BucketNotFound when the bucket was deleted,
-        BucketReplaced when it was also created again. No entry is lost when the call is cancelled.
+        Raises ConnectionClosedError when the watch was stopped, BucketNotFoundError when the bucket was deleted,
+        BucketReplacedError when it was also created again. No entry is lost when the call is cancelled.
         """
         try:
             return (yield from self._following(timeout))
         except Ended:
-            raise ConnectionClosed("the watch is stopped, no entry follows") from None
+            raise ConnectionClosedError("the watch is stopped, no entry follows") from None
 
     next = call(_nexting)
 
@@ -175,8 +175,8 @@ class Watching(Generic[V]):
         """The values that the watch begins with, without those that it has delivered already.
 
         An empty list for a watch of updates. After this call the watch delivers updates only, and every one.
-        Timeout when the values do not arrive in time, that of the client if none is given; the next call goes
-        on where this one ended.
+        PeltonTimeoutError when the values do not arrive in time, that of the client if none is given; the next
+        call goes on where this one ended.
         """
         deadline = self.client._clock() + self.bucket._js._seconds_of(timeout)
         found: list[KvEntry[V]] = []
@@ -237,7 +237,7 @@ class Watching(Generic[V]):
     # -- step by step ------------------------------------------------------------------------------
 
     def _following(self, timeout: Duration | None = None) -> Steps[KvEntry[V]]:
-        """The next entry; Timeout, or Ended when none follows."""
+        """The next entry; PeltonTimeoutError, or Ended when none follows."""
         seconds = math.inf if timeout is None else to_seconds(timeout)
         entry = yield from self._advancing(self.client._clock() + seconds)
         assert entry is not None
@@ -273,7 +273,7 @@ class Watching(Generic[V]):
     def _carrying_out(self, step: Step, deadline: float) -> Steps[BaseMessage | None]:
         """Carry out what the flow waits for, and resume it; the message that it yields, if any.
 
-        Timeout at the deadline, which the flow does not notice.
+        PeltonTimeoutError at the deadline, which the flow does not notice.
         """
         answer: Any = None
         left = max(0.0, deadline - self.client._clock())
@@ -285,7 +285,7 @@ class Watching(Generic[V]):
             else:
                 answer = yield Ready(left) if isinstance(step, Ready) else step
         except Exception as error:
-            if isinstance(step, Ready) and isinstance(error, Timeout):
+            if isinstance(step, Ready) and isinstance(error, PeltonTimeoutError):
                 self._check_late(deadline)
             return None if self._ended else self._resume(self._flow.throw, error)
         if self._ended:
@@ -297,7 +297,7 @@ class Watching(Generic[V]):
 
     def _check_late(self, deadline: float) -> None:
         if self.client._clock() >= deadline:
-            raise Timeout(f"no entry of bucket {self.bucket.bucket!r} came in time")
+            raise PeltonTimeoutError(f"no entry of bucket {self.bucket.bucket!r} came in time")
 
     def _resume(self, go_on: Callable[[Any], Any], given: Any) -> BaseMessage | None:
         """Let the flow go on: to the next message, or to a step, or to its end."""
@@ -306,8 +306,8 @@ class Watching(Generic[V]):
         except StopIteration:
             self._end()
             return None
-        except StreamNotFound:
-            self._end(BucketNotFound(self.bucket.bucket))
+        except StreamNotFoundError:
+            self._end(BucketNotFoundError(self.bucket.bucket))
             return None
         except PeltonError as error:
             self._end(error)
@@ -341,7 +341,7 @@ class Watching(Generic[V]):
         """Compare the bucket with the one before the consumer was lost."""
         try:
             same = yield from self.bucket._comparing()
-        except StreamNotFound:
+        except StreamNotFoundError:
             same = False
         except PeltonError:
             return  # the next step tells what is wrong, or this is asked again
@@ -349,7 +349,7 @@ class Watching(Generic[V]):
             self._checked = self._position.starts
             return
         yield from self._stopping()
-        self._failure = BucketReplaced(
+        self._failure = BucketReplacedError(
             f"bucket {self.bucket.bucket!r} was deleted and created again, or restored: "
             "watch it again from the start"
         )

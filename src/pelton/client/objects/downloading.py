@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from pelton.api import encode
 from pelton.api.calls import MsgGetRequest
 from pelton.errors import (
-    ConnectionClosed,
-    ConnectionLost,
-    MessageNotFound,
-    ObjectDamaged,
-    OutputFull,
+    ConnectionClosedError,
+    ConnectionLostError,
+    MessageNotFoundError,
+    ObjectDamagedError,
+    OutputFullError,
+    PeltonTimeoutError,
     ProtocolError,
-    Timeout,
 )
 
 from ..base.steps import SEND, Attach, Mailbox, Until, pausing
@@ -34,7 +34,7 @@ from .models import CHUNK_BYTES, same_digest
 from .persisting import persisting
 
 if TYPE_CHECKING:
-    from pelton.errors import PeltonError, PermissionsViolation
+    from pelton.errors import PeltonError, PermissionsViolationError
 
     from ..base.interest import Interest
     from ..base.message import BaseMessage
@@ -105,7 +105,7 @@ class Download(Mailbox):
         self._error = error
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit something, which may be these requests."""
         if self._inbox in complaint.text or f".DIRECT.GET.{self._stream}" in complaint.text:
             self._error = complaint
@@ -113,7 +113,7 @@ class Download(Mailbox):
 
     def _on_end(self) -> None:
         """The client is closed: no answer follows."""
-        self._error = ConnectionClosed("the client was closed during a get")
+        self._error = ConnectionClosedError("the client was closed during a get")
         self._stir()
 
     def _has_news(self) -> bool:
@@ -135,7 +135,7 @@ class Download(Mailbox):
     def more(self) -> Steps[list[bytes]]:
         """The next chunks, as soon as there are any; empty when the object is complete.
 
-        Raises ObjectDamaged, ChunkMissing, Timeout, ConnectionClosed.
+        Raises ObjectDamagedError, ChunkMissing, PeltonTimeoutError, ConnectionClosedError.
         """
         clock = self._client._clock
         deadline = clock() + self._patience_s
@@ -150,7 +150,7 @@ class Download(Mailbox):
                     self.done += len(chunk)
                 return chunks
             if clock() >= deadline:
-                raise Timeout(f"no chunk of {self._info.name!r} in {self._patience_s} s")
+                raise PeltonTimeoutError(f"no chunk of {self._info.name!r} in {self._patience_s} s")
         self._check()
         return []
 
@@ -158,9 +158,9 @@ class Download(Mailbox):
         info = self._info
         where = f"object {info.name!r} in bucket {info.bucket!r} is damaged:"
         if self.done != info.size:
-            raise ObjectDamaged(f"{where} it has {self.done} bytes instead of {info.size}")
+            raise ObjectDamagedError(f"{where} it has {self.done} bytes instead of {info.size}")
         if info.size and not same_digest(info.digest, self._digest.digest()):
-            raise ObjectDamaged(f"{where} its bytes do not have the digest {info.digest!r}")
+            raise ObjectDamagedError(f"{where} its bytes do not have the digest {info.digest!r}")
 
     # -- direct gets -------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Download(Mailbox):
         arrived = yield Until(self, self._has_news, seconds)
         if self._error is not None or not arrived:
             error, self._error = self._error, None
-            if error is not None and not isinstance(error, ConnectionLost):
+            if error is not None and not isinstance(error, ConnectionLostError):
                 raise error
             self._begin_round()
             if error is not None:
@@ -213,7 +213,7 @@ class Download(Mailbox):
             yield SEND
             if self._client._connection.connected:
                 self._client._flush_output()
-        except (ConnectionLost, OutputFull, Timeout):
+        except (ConnectionLostError, OutputFullError, PeltonTimeoutError):
             self._left = 0
             yield from pausing()
 
@@ -258,7 +258,7 @@ class Download(Mailbox):
                 ),
                 self._patience_s,
             )
-        except MessageNotFound:
+        except MessageNotFoundError:
             raise ChunkMissing from None
         self._next_seq = message.seq + 1
         self._chunks += 1

@@ -8,7 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pelton.errors import BucketExists, BucketNotFound, StreamExists, StreamNotFound
+from pelton.errors import (
+    BucketExistsError,
+    BucketNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+)
 
 from ..base.models import StreamConfig
 from ..base.steps import call
@@ -28,10 +33,10 @@ def of_bucket(bucket: str, plan: Steps[T]) -> Steps[T]:
     """A call about the stream of a bucket, whose errors name the bucket."""
     try:
         return (yield from plan)
-    except StreamNotFound:
-        raise BucketNotFound(bucket) from None
-    except StreamExists:
-        raise BucketExists(bucket) from None
+    except StreamNotFoundError:
+        raise BucketNotFoundError(bucket) from None
+    except StreamExistsError:
+        raise BucketExistsError(bucket) from None
 
 
 class Buckets(ABC, Generic[S]):
@@ -46,7 +51,7 @@ class Buckets(ABC, Generic[S]):
         return self._store_type()(self, bucket)
 
     def _opening_store(self: Any, bucket: str) -> Steps[S]:
-        """An object store that exists; BucketNotFound when it does not."""
+        """An object store that exists; BucketNotFoundError when it does not."""
         from .models import stream_of
 
         store: S = self._store(bucket)
@@ -59,7 +64,7 @@ class Buckets(ABC, Generic[S]):
     def _creating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
         """Create an object store; opens an existing one with the same configuration.
 
-        Raises BucketExists for another configuration.
+        Raises BucketExistsError for another configuration.
         """
         store: S = self._store(config.bucket)
         yield from of_bucket(config.bucket, self._plans.create_stream(config.on(StreamConfig())))
@@ -68,7 +73,7 @@ class Buckets(ABC, Generic[S]):
     create_object_store = call(_creating_store)
 
     def _updating_store(self: Any, config: ObjectStoreConfig) -> Steps[S]:
-        """Change an object store to this whole configuration; BucketNotFound when it does not exist."""
+        """Change an object store to this whole configuration; BucketNotFoundError when it does not exist."""
         from .models import stream_of
 
         store: S = self._store(config.bucket)
@@ -81,7 +86,7 @@ class Buckets(ABC, Generic[S]):
     update_object_store = call(_updating_store)
 
     def _deleting_store(self: Any, bucket: str) -> Steps[None]:
-        """Remove an object store with all objects; BucketNotFound when it does not exist."""
+        """Remove an object store with all objects; BucketNotFoundError when it does not exist."""
         from .models import stream_of
 
         yield from of_bucket(bucket, self._plans.delete_stream(stream_of(bucket)))

@@ -13,7 +13,7 @@ import msgspec
 from pelton.api.fields import Storage
 from pelton.api.streams import SERVERS_OWN
 from pelton.api.times import ZERO_TIME
-from pelton.errors import ObjectDamaged
+from pelton.errors import ObjectDamagedError
 
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
 from ..base.summaries import bucket_summary
@@ -313,11 +313,11 @@ def encode_meta(info: ObjectInfo) -> bytes:
 
 
 def decode_meta(data: bytes, bucket: str, mtime_ns: int) -> ObjectInfo:
-    """The properties in a message; ObjectDamaged when it is not such a message."""
+    """The properties in a message; ObjectDamagedError when it is not such a message."""
     try:
         meta = _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise ObjectDamaged(
+        raise ObjectDamagedError(
             f"a message in bucket {bucket!r} does not describe an object: {error}"
         ) from None
     options = meta.options or _Options()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pelton.errors import (
     ApiError,
-    ConnectionLost,
-    NoResponders,
-    OutputFull,
+    ConnectionLostError,
+    NoRespondersError,
+    OutputFullError,
     PeltonError,
-    Timeout,
+    PeltonTimeoutError,
 )
 
 from ..base.steps import pausing
@@ -32,9 +32,9 @@ def passing(error: BaseException, *, served: bool = True) -> bool:
     """
     if isinstance(error, ApiError):
         return error.err_code in LEADERLESS
-    if isinstance(error, NoResponders):
+    if isinstance(error, NoRespondersError):
         return served
-    return isinstance(error, ConnectionLost | OutputFull | Timeout)
+    return isinstance(error, ConnectionLostError | OutputFullError | PeltonTimeoutError)
 
 
 def persisting(

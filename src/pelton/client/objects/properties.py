@@ -14,12 +14,12 @@ from pelton.api import error_from
 from pelton.api.errors import ErrorBody
 from pelton.api.times import parse_instant
 from pelton.errors import (
-    MessageNotFound,
-    NoResponders,
-    ObjectDamaged,
-    ObjectNotFound,
+    MessageNotFoundError,
+    NoRespondersError,
+    ObjectDamagedError,
+    ObjectNotFoundError,
     PeltonError,
-    WrongLastSequence,
+    WrongLastSequenceError,
 )
 
 from ..base.steps import call, pausing
@@ -71,15 +71,15 @@ class Properties:
     def _informing(self, name: str, *, show_deleted: bool = False) -> Steps[ObjectInfo]:
         """The properties of an object or a link; with ``show_deleted`` also of a deleted object.
 
-        In a cluster a replica may lag behind and answer with the object before. Raises ObjectNotFound, which is
-        what the leader of the stream knows, ObjectDamaged when the message about it cannot be read, ValueError for a
-        name that no object can have.
+        In a cluster a replica may lag behind and answer with the object before. Raises ObjectNotFoundError, which is
+        what the leader of the stream knows, ObjectDamagedError when the message about it cannot be read,
+        ValueError for a name that no object can have.
         """
         info = yield from self._asking_any(name)
         if (info is None or info.deleted) and self.client.clustered:
             info, _ = yield from self._looking(name)  # a replica may not know yet
         if info is None or (info.deleted and not show_deleted):
-            raise ObjectNotFound(self.bucket, name)
+            raise ObjectNotFoundError(self.bucket, name)
         return info
 
     info = call(_informing)
@@ -90,7 +90,7 @@ class Properties:
         direct = self._js._plans.subjects.direct_get(self._stream, subject)
         try:
             message = yield from self.client._reading(direct, b"", self._js.timeout)
-        except NoResponders:  # the stream takes no direct gets
+        except NoRespondersError:  # the stream takes no direct gets
             return (yield from self._looking(name))[0]
         if message.status == NOT_FOUND:
             return None
@@ -102,11 +102,11 @@ class Properties:
         subject = meta_subject(self.bucket, name)
         try:
             found = yield from self._js._plans.get_message(self._stream, last_by_subject=subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             return None, 0
         try:
             return decode_meta(found.data, self.bucket, found.timestamp_ns), found.seq
-        except ObjectDamaged:
+        except ObjectDamagedError:
             return None, found.seq  # it is replaced
 
     def _publishing(self, info: ObjectInfo, expected_seq: int) -> Steps[int]:
@@ -124,7 +124,7 @@ class Properties:
         """Store the properties; False when the stream has others, or these already, or may have them."""
         try:
             yield from self._publishing(info, seq)
-        except WrongLastSequence:
+        except WrongLastSequenceError:
             return False
         except PeltonError as error:
             if not passing(error) or self.client._clock() >= deadline:
@@ -162,7 +162,7 @@ class Properties:
         return f"chunks of it may have stayed, purge {subject!r} of stream {self._stream!r}"
 
     def _describing(self) -> Steps[ObjectStoreStatus]:
-        """The state of the bucket; BucketNotFound when it does not exist any more."""
+        """The state of the bucket; BucketNotFoundError when it does not exist any more."""
         info = yield from of_bucket(self.bucket, self._js._plans.stream_info(self._stream))
         return status_of(info)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pelton.errors import ObjectExists, ObjectNotFound, WrongLastSequence
+from pelton.errors import ObjectExistsError, ObjectNotFoundError, WrongLastSequenceError
 
 from .models import meta_subject
 
@@ -45,14 +45,16 @@ class Renaming:
         self._doubt = False  # whether the old name may be gone already
 
     def begin(self, before: ObjectInfo, seq: int) -> Steps[None]:
-        """Take what was read; ObjectExists when another object has the new name."""
+        """Take what was read; ObjectExistsError when another object has the new name."""
         self._before, self._seq = before, seq
         hidden, self._new_seq = yield from self._store._looking(self._new)
         if hidden is not None and not hidden.deleted:
-            raise ObjectExists(f"bucket {self._store.bucket!r} has an object {self._new!r} already")
+            raise ObjectExistsError(
+                f"bucket {self._store.bucket!r} has an object {self._new!r} already"
+            )
 
     def attempt(self) -> Steps[ObjectInfo]:
-        """Rename the object; ObjectNotFound when another one has deleted or renamed it meanwhile."""
+        """Rename the object; ObjectNotFoundError when another one has deleted or renamed it meanwhile."""
         while True:
             info = self._changed(self._before)
             yield from self._naming(info)
@@ -60,17 +62,17 @@ class Renaming:
                 return info
 
     def _naming(self, info: ObjectInfo) -> Steps[None]:
-        """Store the new name; ObjectExists when another object has it meanwhile."""
+        """Store the new name; ObjectExistsError when another object has it meanwhile."""
         store = self._store
         while True:
             try:
                 self._new_seq = yield from store._publishing(info, self._new_seq)
-            except WrongLastSequence:
+            except WrongLastSequenceError:
                 found, self._new_seq = yield from store._looking(self._new)
                 if found is None or found.deleted:
                     continue
                 if found.nuid != info.nuid:
-                    raise ObjectExists(
+                    raise ObjectExistsError(
                         f"bucket {store.bucket!r} has an object {self._new!r} meanwhile"
                     ) from None
             return
@@ -87,7 +89,7 @@ class Renaming:
             return True
         if found is None or found.deleted:
             yield from self._purging(self._new, self._new_seq)
-            raise ObjectNotFound(self._store.bucket, self._old)
+            raise ObjectNotFoundError(self._store.bucket, self._old)
         self._before, self._seq = found, seq
         return False
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pelton.errors import (
-    ObjectExists,
-    ObjectNotFound,
-    WrongLastSequence,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    WrongLastSequenceError,
 )
 
 from ..base.steps import call
@@ -55,13 +55,13 @@ class Storing(Transfers, Generic[W]):
         """Delete an object or a link: its chunks are removed, a message says that it is deleted.
 
         A delete that is cancelled while that message is on the way deletes the object. An object that is put in
-        its place meanwhile stays. Raises ObjectNotFound, also when it is renamed meanwhile.
+        its place meanwhile stays. Raises ObjectNotFoundError, also when it is renamed meanwhile.
         """
         before, seq = yield from persisting(
             self.client, lambda: self._looking(name), self._js.timeout, served=False
         )
         if before is None or before.deleted:
-            raise ObjectNotFound(self.bucket, name)
+            raise ObjectNotFoundError(self.bucket, name)
         yield from completing(
             lambda patience_s: self._marking_deleted(before, seq, patience_s),
             PATIENCE_S,
@@ -87,7 +87,7 @@ class Storing(Transfers, Generic[W]):
             left = deadline - self.client._clock()
             info, seq = yield from persisting(self.client, lambda: self._looking(before.name), left)
         if info is None or info.deleted:
-            raise ObjectNotFound(self.bucket, before.name)
+            raise ObjectNotFoundError(self.bucket, before.name)
 
     def _updating_meta(
         self,
@@ -101,7 +101,7 @@ class Storing(Transfers, Generic[W]):
         """Change the name, description, headers or metadata of an object; what is None stays.
 
         The bytes stay as they are. What is put under the name meanwhile gets the changes. Raises
-        ObjectNotFound, and ObjectExists when another object has the new name. A rename that is cancelled
+        ObjectNotFoundError, and ObjectExistsError when another object has the new name. A rename that is cancelled
         on its way is completed; one that fails may leave the object under both names. What is put under
         the old name meanwhile is renamed, too, or stays: never lost.
         """
@@ -109,7 +109,7 @@ class Storing(Transfers, Generic[W]):
         meta_subject(self.bucket, new)
         before, seq = yield from self._looking(name)
         if before is None or before.deleted:
-            raise ObjectNotFound(self.bucket, name)
+            raise ObjectNotFoundError(self.bucket, name)
         its_headers = None if headers is None else check_headers(headers)
         its_metadata = None if metadata is None else check_metadata(metadata)
 
@@ -147,10 +147,10 @@ class Storing(Transfers, Generic[W]):
             info = changed(found)
             try:
                 yield from self._publishing(info, seq)
-            except WrongLastSequence:
+            except WrongLastSequenceError:
                 newer, seq = yield from self._looking(name)
                 if newer is None or newer.deleted:
-                    raise ObjectNotFound(self.bucket, name) from None
+                    raise ObjectNotFoundError(self.bucket, name) from None
                 found = newer
             else:
                 return info
@@ -158,7 +158,7 @@ class Storing(Transfers, Generic[W]):
     def _linking(self, name: str, target: ObjectInfo) -> Steps[ObjectInfo]:
         """Make a link to an object of this bucket or another one; ``target`` is what ``info`` returns.
 
-        A link of that name is replaced. Raises ObjectExists when an object has the name, and ValueError for
+        A link of that name is replaced. Raises ObjectExistsError when an object has the name, and ValueError for
         a target that is deleted or a link itself.
         """
         if not isinstance(target, ObjectInfo):
@@ -174,7 +174,7 @@ class Storing(Transfers, Generic[W]):
     def _linking_bucket(self, name: str, bucket: Storing[Any] | str) -> Steps[ObjectInfo]:
         """Make a link to a whole bucket, which is given as its store or its name.
 
-        A link of that name is replaced. Raises ObjectExists when an object has the name.
+        A link of that name is replaced. Raises ObjectExistsError when an object has the name.
         """
         target = bucket.bucket if isinstance(bucket, Storing) else bucket
         stream_of(target)
@@ -187,10 +187,10 @@ class Storing(Transfers, Generic[W]):
         while True:
             before, seq = yield from self._looking(name)
             if before is not None and before.link is None and not before.deleted:
-                raise ObjectExists(f"bucket {self.bucket!r} has an object {name!r} already")
+                raise ObjectExistsError(f"bucket {self.bucket!r} has an object {name!r} already")
             try:
                 yield from self._publishing(info, seq)
-            except WrongLastSequence:
+            except WrongLastSequenceError:
                 continue  # another call was first
             return info
 
@@ -242,7 +242,7 @@ class Storing(Transfers, Generic[W]):
     def _sealing(self) -> Steps[ObjectStoreStatus]:
         """Seal the bucket: nothing in it can be changed any more. This cannot be taken back.
 
-        Raises BucketNotFound when it does not exist any more.
+        Raises BucketNotFoundError when it does not exist any more.
         """
         info = yield from of_bucket(self.bucket, self._js._plans.stream_info(self._stream))
         info.config.sealed = self._sealed = True
@@ -251,7 +251,7 @@ class Storing(Transfers, Generic[W]):
     seal = call(_sealing)
 
     def _destroying(self) -> Steps[None]:
-        """Remove the bucket with all objects, also a sealed one; BucketNotFound when it is gone."""
+        """Remove the bucket with all objects, also a sealed one; BucketNotFoundError when it is gone."""
         yield from of_bucket(self.bucket, self._js._plans.delete_stream(self._stream))
 
     destroy = call(_destroying)

@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pelton.errors import (
-    LinkNotFollowed,
-    ObjectDamaged,
-    ObjectReplaced,
+    LinkNotFollowedError,
+    ObjectDamagedError,
+    ObjectReplacedError,
     PeltonError,
-    StreamNotFound,
+    StreamNotFoundError,
 )
 
 from ..base.durations import Duration, to_seconds
@@ -72,10 +72,10 @@ class Transfers(Properties):
         with the bytes that are stored, and with the total or None.
 
         A lost connection is replaced, and the put goes on. After ``patience`` seconds without progress it
-        raises Timeout. When it raises, the earlier object is untouched and no chunk of the new one stays; if
+        raises PeltonTimeoutError. When it raises, the earlier object is untouched and no chunk of the new one stays; if
         the server cannot be reached even for that, a note of the error names the subject to purge. A put
         that is cancelled while its last message is on the way stores the object. Other errors: ValueError and
-        TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamaged when the
+        TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamagedError when the
         stream has lost chunks that it acknowledged, and whatever ``content`` and ``progress`` raise.
         """
         size = check_chunk_size(chunk_size, self.client._connection.info.max_payload)
@@ -177,7 +177,7 @@ class Transfers(Properties):
                 yield from self._purging(info.nuid, self._js.timeout)
             else:
                 yield from self._replacing(before)
-        except StreamNotFound:
+        except StreamNotFoundError:
             return
         except PeltonError as reason:
             error.add_note(f"{self._left(info.nuid)}: {reason}")
@@ -210,13 +210,13 @@ class Transfers(Properties):
         if link is None:
             return self, info
         if not link.name:
-            raise LinkNotFollowed(
+            raise LinkNotFollowedError(
                 f"{name!r} is a link to the bucket {link.bucket!r}: open that with object_store()"
             )
         store: Transfers = Transfers(self._js, link.bucket)
         info = yield from store._informing(link.name)
         if info.link is not None:
-            raise LinkNotFollowed(
+            raise LinkNotFollowedError(
                 f"{name!r} leads to {link.name!r} in bucket {link.bucket!r}, which is a link itself"
             )
         return store, info
@@ -226,8 +226,8 @@ class Transfers(Properties):
     ) -> Flow[bytes]:
         """The bytes of an object, chunk by chunk; only a few chunks are in memory at a time.
 
-        The digest is checked after the last chunk: a damaged object raises ObjectDamaged there. Raises
-        ObjectReplaced when another put removes the chunks meanwhile, and otherwise as ``get``.
+        The digest is checked after the last chunk: a damaged object raises ObjectDamagedError there. Raises
+        ObjectReplacedError when another put removes the chunks meanwhile, and otherwise as ``get``.
         """
         store, info = yield from self._finding(name, patience)
         download = store._download(info, patience)
@@ -248,15 +248,15 @@ class Transfers(Properties):
         """The bytes of an object; follows a link to another object.
 
         ``progress`` is called with the bytes that have arrived, and the total. A lost connection is
-        replaced, and the get goes on at the next chunk. Raises ObjectNotFound, ObjectDamaged when chunks
-        are missing or the digest is another one, LinkNotFollowed, and Timeout after ``patience`` seconds
-        without progress.
+        replaced, and the get goes on at the next chunk. Raises ObjectNotFoundError, ObjectDamagedError when chunks
+        are missing or the digest is another one, LinkNotFollowedError, and PeltonTimeoutError after
+        ``patience`` seconds without progress.
         """
         for _ in range(REPLACED_MAX):
             buffer = io.BytesIO()
             try:
                 yield from self._receiving(name, _collecting(buffer), progress, patience)
-            except ObjectReplaced:
+            except ObjectReplacedError:
                 continue
             return buffer.getvalue()
         raise self._replaced(name)
@@ -275,7 +275,7 @@ class Transfers(Properties):
 
         A path gets the file when it is complete and its digest checked; until then it is written beside it
         under a temporary name, which does not stay. Into an open file, chunks are written as they arrive.
-        Raises as ``get``, OSError, and for an open file ObjectReplaced.
+        Raises as ``get``, OSError, and for an open file ObjectReplacedError.
         """
         if not isinstance(target, str) and hasattr(target, "write"):
             file = target
@@ -288,7 +288,7 @@ class Transfers(Properties):
         for _ in range(REPLACED_MAX):
             try:
                 return (yield from self._getting_path(name, target, progress, patience))
-            except ObjectReplaced:
+            except ObjectReplacedError:
                 continue
         raise self._replaced(name)
 
@@ -340,13 +340,13 @@ class Transfers(Properties):
             )
             if found is None or found.nuid != info.nuid or found.deleted:
                 raise self._replaced(info.name) from None
-            raise ObjectDamaged(
+            raise ObjectDamagedError(
                 f"object {info.name!r} in bucket {self.bucket!r} is damaged: the stream has "
                 f"{download.done} of its {info.size} bytes"
             ) from None
 
-    def _replaced(self, name: str) -> ObjectReplaced:
-        return ObjectReplaced(
+    def _replaced(self, name: str) -> ObjectReplacedError:
+        return ObjectReplacedError(
             f"object {name!r} in bucket {self.bucket!r} was replaced or deleted while it was read: "
             "read it again"
         )

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pelton.core.protocol.wire import encode_headers
 from pelton.errors import (
     ApiError,
-    ConnectionClosed,
-    ConnectionLost,
-    MessageNotFound,
-    NoResponders,
-    ObjectDamaged,
+    ConnectionClosedError,
+    ConnectionLostError,
+    MessageNotFoundError,
+    NoRespondersError,
+    ObjectDamagedError,
     PeltonError,
-    Timeout,
+    PeltonTimeoutError,
 )
 
 from ..base.steps import SEND, Attach, Mailbox, Until, pausing
@@ -40,7 +40,7 @@ from .persisting import passing, persisting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.errors import PermissionsViolation
+    from pelton.errors import PermissionsViolationError
 
     from ..base.interest import Interest
     from ..base.message import BaseMessage
@@ -102,7 +102,7 @@ class Upload(Mailbox):
         if not self.acked < number <= self.sent:
             return  # of a chunk that was sent again, or of somebody else
         if message.status == NO_RESPONDERS:
-            self._refuse(number, NoResponders(self._subject), passing=True)
+            self._refuse(number, NoRespondersError(self._subject), passing=True)
             return
         try:
             ack = decode_pub_ack(message.data)
@@ -142,13 +142,13 @@ class Upload(Mailbox):
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke, or the client was closed."""
         self._doubt = True
-        if isinstance(error, ConnectionLost):
+        if isinstance(error, ConnectionLostError):
             self._broken = error
         else:
             self._failure = error
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit a publish, which may be one of these."""
         if f'"{self._subject}"' in complaint.text:
             self._failure = complaint
@@ -157,7 +157,7 @@ class Upload(Mailbox):
     def _on_end(self) -> None:
         """The client is closed: no ack follows."""
         if self._failure is None:
-            self._failure = ConnectionClosed("the client was closed during a put")
+            self._failure = ConnectionClosedError("the client was closed during a put")
         self._stir()
 
     # -- steps -------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Upload(Mailbox):
             self._client._release(self._interest)
 
     def send(self, chunk: Chunk) -> Steps[None]:
-        """Send a chunk, after waiting for room. Raises the refusal of the stream, or Timeout."""
+        """Send a chunk, after waiting for room. Raises the refusal of the stream, or PeltonTimeoutError."""
         if self._failure is not None or self._broken is not None or not self._has_room():
             yield from self._settling(self._has_room)
         self.sent += 1
@@ -184,7 +184,7 @@ class Upload(Mailbox):
         try:
             self._publish(self.sent, chunk)
             yield SEND
-        except (ConnectionLost, Timeout) as error:
+        except (ConnectionLostError, PeltonTimeoutError) as error:
             self._broken = error
 
     def finish(self) -> Steps[None]:
@@ -229,7 +229,7 @@ class Upload(Mailbox):
                 acked, deadline = self.acked, clock() + self._patience_s
             left = deadline - clock()
             if left <= 0:
-                raise Timeout(
+                raise PeltonTimeoutError(
                     f"no ack of a chunk for {self._subject!r} in {self._patience_s} s"
                 ) from self._broken
             if self._broken is not None:
@@ -246,12 +246,12 @@ class Upload(Mailbox):
                 )
 
             if not (yield Until(self, news, min(left, self._js.timeout))):
-                self._broken = Timeout("no ack in time")
+                self._broken = PeltonTimeoutError("no ack in time")
 
     def _resume(self) -> Steps[None]:
         """Learn what the stream has, and send the rest again."""
         again, self._broken = self._broken, None
-        if not isinstance(again, ConnectionLost):
+        if not isinstance(again, ConnectionLostError):
             yield from pausing()
         self._numbers.clear()  # acks of what was sent before do not count
         self._acks.clear()
@@ -268,7 +268,7 @@ class Upload(Mailbox):
             for number, chunk in enumerate(self._unanswered, self.acked + 1):
                 self._publish(number, chunk)
             yield SEND
-        except (ConnectionLost, Timeout) as error:
+        except (ConnectionLostError, PeltonTimeoutError) as error:
             self._broken = error
 
     def _sorting(self) -> Steps[None]:
@@ -310,7 +310,7 @@ class Upload(Mailbox):
                     self._stream, seq + 1, next_by_subject=self._subject
                 )
             )
-        except MessageNotFound:
+        except MessageNotFoundError:
             return None
         number = (
             message.headers.get(MSG_ID, [""])[0].removeprefix(f"{self._nuid}.").partition(".")[0]
@@ -335,12 +335,12 @@ class Upload(Mailbox):
         return info.state.subjects.get(self._subject, 0)
 
 
-def _out_of_order() -> ObjectDamaged:
-    return ObjectDamaged("the stream stored chunks out of order: put the object again")
+def _out_of_order() -> ObjectDamagedError:
+    return ObjectDamagedError("the stream stored chunks out of order: put the object again")
 
 
-def _damaged(stored: int, acked: int, sent: int) -> ObjectDamaged:
-    return ObjectDamaged(
+def _damaged(stored: int, acked: int, sent: int) -> ObjectDamagedError:
+    return ObjectDamagedError(
         f"the stream has {stored} chunks of {acked} acknowledged and {sent} sent ones: "
         "put the object again"
     )

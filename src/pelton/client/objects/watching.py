@@ -9,7 +9,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import ConnectionClosed, ObjectDamaged, PeltonError, Timeout
+from pelton.errors import ConnectionClosedError, ObjectDamagedError, PeltonError, PeltonTimeoutError
 
 from ..base.steps import SEND, Ended, Ready, Until, call, pausing
 from ..jetstream.ordered import Ordered
@@ -100,17 +100,17 @@ class Watching:
     def _taking(self, timeout: Duration | None = None) -> Steps[ObjectInfo | None]:
         """The next change; None once, when all objects that were there at the beginning have been told.
 
-        ``timeout`` in seconds, none by default. Raises Timeout, and ConnectionClosed when the watcher was
-        stopped or the client closed.
+        ``timeout`` in seconds, none by default. Raises PeltonTimeoutError, and ConnectionClosedError when the
+        watcher was stopped or the client closed.
         """
         seconds = math.inf if timeout is None else self.client._timeout_of(timeout)
         deadline = self.client._clock() + seconds
         while not self._arrived:
             if self._stopped:
-                raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
+                raise ConnectionClosedError(f"the watcher of bucket {self._bucket!r} was stopped")
             left = deadline - self.client._clock()
             if left <= 0:
-                raise Timeout(f"no change of bucket {self._bucket!r} in {seconds} s")
+                raise PeltonTimeoutError(f"no change of bucket {self._bucket!r} in {seconds} s")
             try:
                 if self._handle is None:
                     yield from self._begin()
@@ -144,7 +144,7 @@ class Watching:
                 self._requests.restart()  # not even a heartbeat: the request is lost
         if inbox.ended and not inbox.queue and not self._stopped:
             inbox._interest.check()
-            raise ConnectionClosed(f"the watcher of bucket {self._bucket!r} was stopped")
+            raise ConnectionClosedError(f"the watcher of bucket {self._bucket!r} was stopped")
         whole = True
         while inbox.queue and whole and not self._arrived:
             message = inbox.queue.popleft()
@@ -166,7 +166,7 @@ class Watching:
             return False
         try:
             info = decode_meta(message.data, self._bucket, metadata.timestamp_ns)
-        except ObjectDamaged as error:
+        except ObjectDamagedError as error:
             self.client._report(error)
         else:
             if self._deletes or not info.deleted:
@@ -179,7 +179,7 @@ class Watching:
         """The next change; Ended when the watcher was stopped."""
         try:
             return (yield from self._taking())
-        except ConnectionClosed:
+        except ConnectionClosedError:
             if self._stopped:
                 raise Ended from None
             raise

@@ -25,7 +25,13 @@ from pelton.api import calls as wire
 from pelton.api.subjects import Api
 from pelton.api.times import format_duration
 from pelton.core.protocol.wire import decode_headers, encode_headers
-from pelton.errors import ApiError, NoResponders, PermissionsViolation, ProtocolError, Timeout
+from pelton.errors import (
+    ApiError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PermissionsViolationError,
+    ProtocolError,
+)
 
 from ..base.arguments import refuse, refuse_field, unknown_words
 from ..base.durations import Duration, to_nanoseconds
@@ -291,17 +297,17 @@ class Plans:
     # -- streams -----------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig, *, strict: bool = True) -> Plan[StreamInfo]:
-        """Create a stream; returns an existing one with the same config, StreamExists for another
+        """Create a stream; returns an existing one with the same config, StreamExistsError for another
         config.
 
-        NotEnabled when the server is too old for a field that is set: before anything is made, or for a field
+        NotEnabledError when the server is too old for a field that is set: before anything is made, or for a field
         of 2.10 after the answer of an older server, which has made the stream without it. ``strict=False``
         takes what the server makes of the config.
         """
         return self.making_stream("CREATE", config, strict=strict)
 
     def update_stream(self, config: StreamConfig, *, strict: bool = True) -> Plan[StreamInfo]:
-        """Change a stream to this whole config; NotEnabled and ``strict`` as in ``create_stream``."""
+        """Change a stream to this whole config; NotEnabledError and ``strict`` as in ``create_stream``."""
         return self.making_stream("UPDATE", config, strict=strict)
 
     def making_stream(
@@ -322,13 +328,13 @@ class Plans:
         return info
 
     def _knowing(self, needs: Sequence[Need], names: Mapping[str, str]) -> Plan[None]:
-        """Raise NotEnabled when the server tells that it is too old; it is asked if it has told no level."""
+        """Raise NotEnabledError when the server tells that it is too old; it is asked if it has told no level."""
         wanted = max((need.level for need in needs), default=0)
         if wanted <= self._level_told():
             return
         try:
             account = yield from self.account_info()
-        except (NoResponders, PermissionsViolation, Timeout):
+        except (NoRespondersError, PermissionsViolationError, PeltonTimeoutError):
             return  # its answer to the call itself will tell
         check_level(needs, account.api.level, names)
 
@@ -411,7 +417,7 @@ class Plans:
         last_by_subject: str | None = None,
         next_by_subject: str | None = None,
     ) -> Plan[StoredMessage]:
-        """One stored message; MessageNotFound when there is none."""
+        """One stored message; MessageNotFoundError when there is none."""
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ValueError("give seq, last_by_subject or next_by_subject")
         request = wire.MsgGetRequest(
@@ -440,7 +446,7 @@ class Plans:
     ) -> Plan[ConsumerInfo]:
         """Create or change a consumer.
 
-        ``action`` is "create", "update", or "" for either. NotEnabled and ``strict`` as in
+        ``action`` is "create", "update", or "" for either. NotEnabledError and ``strict`` as in
         ``create_stream``.
         """
         name = config.name or config.durable_name
@@ -466,7 +472,7 @@ class Plans:
     def update_consumer(
         self, stream: str, config: ConsumerConfig, *, strict: bool = True
     ) -> Plan[ConsumerInfo]:
-        """Change an existing consumer to this whole config; NotEnabled and ``strict`` as in
+        """Change an existing consumer to this whole config; NotEnabledError and ``strict`` as in
         ``create_stream``.
         """
         return self.create_consumer(stream, config, action="update", strict=strict)

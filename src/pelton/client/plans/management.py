@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pelton.api import calls as wire
 from pelton.api import encode, error_from
 from pelton.api.errors import ErrorBody
-from pelton.errors import StreamNotFound
+from pelton.errors import StreamNotFoundError
 
 from ..base.durations import Moment, to_moment
 from ..base.models import (
@@ -51,18 +51,18 @@ class ManagementPlans(Plans):
     def create_or_update_stream(
         self, config: StreamConfig, *, strict: bool = True
     ) -> Plan[StreamInfo]:
-        """Change a stream to this whole config; create it when it does not exist. NotEnabled and ``strict``
+        """Change a stream to this whole config; create it when it does not exist. NotEnabledError and ``strict``
         as in ``create_stream``.
         """
         try:
             return (yield from self.update_stream(config, strict=strict))
-        except StreamNotFound:
+        except StreamNotFoundError:
             return (yield from self.create_stream(config, strict=strict))
 
     def stream_name_by_subject(self, subject: str) -> Plan[str]:
         """The name of the stream that stores messages of this subject, which may have wildcards.
 
-        The first by name when there are several. Raises StreamNotFound.
+        The first by name when there are several. Raises StreamNotFoundError.
         """
         if not subject:
             raise ValueError("the subject is empty")
@@ -81,7 +81,7 @@ class ManagementPlans(Plans):
     def step_down_stream(self, stream: str, *, placement: Placement | None = None) -> Plan[None]:
         """Let the leader of a stream hand over to another server of the cluster.
 
-        ``placement.preferred`` names that server. Raises NotClustered with a single server.
+        ``placement.preferred`` names that server. Raises NotClusteredError with a single server.
         """
         body = encode(wire.LeaderStepDownRequest(placement=placement)) if placement else b""
         subject = self._stream("LEADER.STEPDOWN", stream)
@@ -90,7 +90,7 @@ class ManagementPlans(Plans):
     def remove_stream_peer(self, stream: str, peer: str) -> Plan[None]:
         """Move a stream's copy away from the server with this name to another one of the cluster.
 
-        Raises NotClustered with a single server.
+        Raises NotClusteredError with a single server.
         """
         if not peer:
             raise ValueError("the name of the peer is empty")
@@ -102,7 +102,7 @@ class ManagementPlans(Plans):
     def create_or_update_consumer(
         self, stream: str, config: ConsumerConfig, *, strict: bool = True
     ) -> Plan[ConsumerInfo]:
-        """Create a consumer, or change an existing one to this whole config. NotEnabled and ``strict`` as in
+        """Create a consumer, or change an existing one to this whole config. NotEnabledError and ``strict`` as in
         ``create_stream``.
         """
         return self.create_consumer(stream, config, strict=strict)
@@ -110,7 +110,7 @@ class ManagementPlans(Plans):
     def pause_consumer(self, stream: str, consumer: str, until: Moment) -> Plan[ConsumerPause]:
         """Deliver nothing until a moment: a datetime with a zone, RFC 3339 text or nanoseconds.
 
-        A moment in the past resumes the consumer. NotEnabled before nats-server 2.11.
+        A moment in the past resumes the consumer. NotEnabledError before nats-server 2.11.
         """
         moment = to_moment(until) or 0
         yield from self._knowing([PAUSES], NO_NAMES)
@@ -127,7 +127,7 @@ class ManagementPlans(Plans):
     def reset_consumer(self, stream: str, consumer: str, seq: int = 0) -> Plan[ConsumerInfo]:
         """Deliver again from a stream sequence on, or from the message after the ack floor.
 
-        Forgets deliveries and acks after that. NotEnabled before nats-server 2.14.
+        Forgets deliveries and acks after that. NotEnabledError before nats-server 2.14.
         """
         yield from self._knowing([RESETS], NO_NAMES)
         body = encode(wire.ConsumerResetRequest(seq=seq)) if seq else b""
@@ -137,7 +137,7 @@ class ManagementPlans(Plans):
     def unpin_consumer(self, stream: str, consumer: str, group: str) -> Plan[None]:
         """Take the pin of a priority group from the client that has it, so that another one gets it.
 
-        NotEnabled before nats-server 2.11.
+        NotEnabledError before nats-server 2.11.
         """
         if not group:
             raise ValueError("the name of the priority group is empty")
@@ -150,7 +150,7 @@ class ManagementPlans(Plans):
     ) -> Plan[None]:
         """Let the leader of a consumer hand over, to ``placement.preferred`` if that is given.
 
-        Raises NotClustered with a single server.
+        Raises NotClusteredError with a single server.
         """
         body = encode(wire.LeaderStepDownRequest(placement=placement)) if placement else b""
         subject = self._consumer("LEADER.STEPDOWN", stream, consumer)

@@ -2,8 +2,8 @@
 
 A field belongs to a level of the JetStream API, which servers tell from 2.11 on, or to a version before::
 
-    asked  allow_msg_ttl  ─►  level 1  ─►  the server tells level 0  ─►  NotEnabled; nothing is made
-    asked  metadata       ─►  2.10     ─►  the answer has none       ─►  NotEnabled, after the answer
+    asked  allow_msg_ttl  ─►  level 1  ─►  the server tells level 0  ─►  NotEnabledError; nothing is made
+    asked  metadata       ─►  2.10     ─►  the answer has none       ─►  NotEnabledError, after the answer
 
 Sends no requests; ``jetstream`` asks for the level.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pelton.api.streams import SERVERS_OWN
-from pelton.errors import NotEnabled
+from pelton.errors import NotEnabledError
 
 from ..base.models import ConsumerConfig, StreamConfig, StreamConsumerLimits
 
@@ -96,25 +96,25 @@ def needs_of(config: Config) -> list[Need]:
 
 
 def check_level(needs: Sequence[Need], level: int, names: Mapping[str, str]) -> None:
-    """Raise NotEnabled when a server of this level does not know a field; ``names``: those for users."""
+    """Raise NotEnabledError when a server of this level does not know a field; ``names``: those for users."""
     missing = [need for need in needs if need.level > level]
     if missing:
         raise unknown(missing, names)
 
 
-def unknown(missing: Sequence[Need], names: Mapping[str, str] = NO_NAMES) -> NotEnabled:
+def unknown(missing: Sequence[Need], names: Mapping[str, str] = NO_NAMES) -> NotEnabledError:
     """The error of a call that a server does not know."""
     fields, since = _told(missing, names)
-    return NotEnabled(f"the server does not know {fields}: it needs nats-server {since}")
+    return NotEnabledError(f"the server does not know {fields}: it needs nats-server {since}")
 
 
 def check_made(needs: Sequence[Need], made: Config, names: Mapping[str, str]) -> None:
-    """Raise NotEnabled when the configuration of a server's answer lacks a field."""
+    """Raise NotEnabledError when the configuration of a server's answer lacks a field."""
     missing = [need for need in needs if not need.of(made)]
     if missing:
         fields, since = _told(missing, names)
         what = f"stream {made.name}" if isinstance(made, StreamConfig) else "the consumer"
-        raise NotEnabled(
+        raise NotEnabledError(
             f"the server has {what} without {fields}, which it does not know: it needs nats-server {since}"
         )
 

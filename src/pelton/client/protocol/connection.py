@@ -25,11 +25,11 @@ from pelton.core.protocol import wire
 from pelton.errors import (
     AuthenticationError,
     ConnectError,
-    ConnectionClosed,
-    ConnectionLost,
-    InvalidSubject,
-    OutputFull,
-    PayloadTooLarge,
+    ConnectionClosedError,
+    ConnectionLostError,
+    InvalidSubjectError,
+    OutputFullError,
+    PayloadTooLargeError,
     PeltonError,
     ProtocolError,
     ServerError,
@@ -212,7 +212,7 @@ class Connection:
         ):
             reason += "; it asks its clients for a certificate"
         if self.state is State.CONNECTED:
-            self._disconnect(ConnectionLost(f"connection to {self._server} lost{reason}"))
+            self._disconnect(ConnectionLostError(f"connection to {self._server} lost{reason}"))
         else:
             self._disconnect(
                 ConnectError(f"{self._server} closed while {self.state.value}{reason}")
@@ -258,18 +258,18 @@ class Connection:
         """Send a message; without a connection, keep it until there is one.
 
         ``sound_reply`` says that the client made the reply subject, so it needs no check. Raises
-        InvalidSubject, PayloadTooLarge, OutputFull, ConnectionClosed.
+        InvalidSubjectError, PayloadTooLargeError, OutputFullError, ConnectionClosedError.
         """
         try:
             if subject not in self._subjects_known:
                 self._learn_subject(subject, reply)
             if reply and not sound_reply:
                 if BLANK.search(reply):
-                    raise InvalidSubject(f"bad reply subject {reply!r}")
+                    raise InvalidSubjectError(f"bad reply subject {reply!r}")
                 if 4 * len(reply) > self._short:
                     self._check_line(f"{subject} {reply}", SIZES)
             if len(payload) + len(headers) > self.info.max_payload:
-                raise PayloadTooLarge(
+                raise PayloadTooLargeError(
                     f"{len(headers)} header and {len(payload)} payload bytes, "
                     f"the server takes {self.info.max_payload}"
                 )
@@ -287,7 +287,7 @@ class Connection:
     def answer(self, reply: str, payload: bytes) -> None:
         """Publish to the reply subject of a received message; the parser has checked the subject.
 
-        Raises OutputFull, ConnectionClosed.
+        Raises OutputFullError, ConnectionClosedError.
         """
         data = wire.pub(reply, "", b"", payload)
         self.messages_sent += 1
@@ -302,15 +302,15 @@ class Connection:
     ) -> None:
         """Send a large message without a copy of its own; the payload must not change until it is sent.
 
-        The client made subject and reply. Without a connection it keeps nothing and raises ConnectionLost.
-        Raises PayloadTooLarge.
+        The client made subject and reply. Without a connection it keeps nothing and raises ConnectionLostError.
+        Raises PayloadTooLargeError.
         """
         if self.state is not State.CONNECTED:
             self._check_open()
-            raise ConnectionLost(f"not connected: {self.state.value}")
+            raise ConnectionLostError(f"not connected: {self.state.value}")
         size = len(headers) + len(payload)
         if size > self.info.max_payload:
-            raise PayloadTooLarge(f"{size} bytes, the server takes {self.info.max_payload}")
+            raise PayloadTooLargeError(f"{size} bytes, the server takes {self.info.max_payload}")
         self.messages_sent += 1
         self._send(f"HPUB {subject} {reply} {len(headers)} {size}\r\n".encode() + headers)
         self._send(payload)
@@ -319,22 +319,22 @@ class Connection:
     def publish_operations(self, operations: bytes, count: int) -> None:
         """Send whole publishes that ``core/bulk/publish_window`` made and checked.
 
-        Without a connection it keeps nothing and raises ConnectionLost.
+        Without a connection it keeps nothing and raises ConnectionLostError.
         """
         if self.state is not State.CONNECTED:
             self._check_open()
-            raise ConnectionLost(f"not connected: {self.state.value}")
+            raise ConnectionLostError(f"not connected: {self.state.value}")
         self.messages_sent += count
         self._send(operations)
 
     def subscribe(self, subject: str, queue: str = "", owner: Any = None) -> Interest:
-        """Subscribe to a subject; raises InvalidSubject, ConnectionClosed, TypeError."""
+        """Subscribe to a subject; raises InvalidSubjectError, ConnectionClosedError, TypeError."""
         for name, value in (("subject", subject), ("queue", queue)):
             if not isinstance(value, str):
                 refuse(name, "text", value)
         check_pattern(subject)
         if queue and BLANK.search(queue):
-            raise InvalidSubject(f"bad queue group {queue!r}")
+            raise InvalidSubjectError(f"bad queue group {queue!r}")
         if 4 * (len(subject) + len(queue)) > self._short:
             line = f"{subject} {queue}" if queue else subject
             self._check_line(line, 1 + len(str(self._sid + 1)))
@@ -411,7 +411,7 @@ class Connection:
         """Send a ping; the event ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter in its list."""
         if self.state is not State.CONNECTED:
             self._check_open()
-            raise ConnectionLost(f"not connected: {self.state.value}")
+            raise ConnectionLostError(f"not connected: {self.state.value}")
         self._pings.append(waiter)
         self._send(PING)
 
@@ -438,10 +438,10 @@ class Connection:
 
     # -- internal -------------------------------------------------------------------------
 
-    def closed_error(self) -> ConnectionClosed:
+    def closed_error(self) -> ConnectionClosedError:
         """The error of every call on a closed client."""
         why = f": {self._failure}" if self._failure else ""
-        return ConnectionClosed(f"the client is closed{why}")
+        return ConnectionClosedError(f"the client is closed{why}")
 
     def _check_open(self) -> None:
         if self.state is State.CLOSED:
@@ -457,13 +457,13 @@ class Connection:
         self._subjects_known.add(subject)
 
     def _check_line(self, line: str, more: int) -> None:
-        """Raise InvalidSubject for a line that the server would end the connection for."""
+        """Raise InvalidSubjectError for a line that the server would end the connection for."""
         size, limit = (
             len(line.encode("utf-8", "surrogateescape")) + more,
             self.options.control_line_max,
         )
         if size > limit:
-            raise InvalidSubject(
+            raise InvalidSubjectError(
                 f"the subject is too long: a line of {size} bytes, the server takes {limit} "
                 f"(max_control_line; option control_line_max): {line[:40]!r}..."
             )
@@ -471,7 +471,7 @@ class Connection:
     def _keep(self, data: bytes, size: int) -> None:
         self._check_open()
         if self._kept_bytes + len(data) > self.options.pending_bytes_max:
-            raise OutputFull(f"{self._kept_bytes} bytes already wait for a connection")
+            raise OutputFullError(f"{self._kept_bytes} bytes already wait for a connection")
         self._kept.append((size, data))
         self._kept_bytes += len(data)
 
@@ -561,7 +561,7 @@ class Connection:
                 self._send(data)
             else:  # this server takes less than the one before, and would end the connection
                 words = f"{size} bytes were kept for a connection, the server takes"
-                error = PayloadTooLarge(f"{words} {self.info.max_payload}")
+                error = PayloadTooLargeError(f"{words} {self.info.max_payload}")
                 self._events.append(ServerComplaint(error))
         self._kept.clear()
         self._kept_bytes = 0

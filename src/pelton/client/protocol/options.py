@@ -72,9 +72,9 @@ class Options:
     choose_server: called before every attempt with the servers in their order, the next one first;
         returns the one to try, or None for the first.
     learn_servers: also use the servers that a server names in its INFO.
-    pending_bytes_max: bytes to keep when published without a connection; more raises OutputFull.
+    pending_bytes_max: bytes to keep when published without a connection; more raises OutputFullError.
     control_line_max: the server's ``max_control_line``, which INFO does not have: the bytes of subject,
-        reply subject, queue group and sizes in one operation. More raises InvalidSubject; a server would
+        reply subject, queue group and sizes in one operation. More raises InvalidSubjectError; a server would
         end the connection.
     inbox_prefix: the beginning of the subjects of answers.
     shared_inbox: all requests share one subscription for their answers; False makes one for each.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pelton.errors import AuthenticationError, PeltonError, PermissionsViolation, ServerError
+from pelton.errors import AuthenticationError, PeltonError, PermissionsViolationError, ServerError
 
 _ERRORS_NOT_FATAL = (
     "permissions violation",
@@ -27,7 +27,7 @@ def make_error(text: str) -> PeltonError:
     """The error for the text of a -ERR."""
     low = text.lower()
     if low.startswith("permissions violation"):
-        return PermissionsViolation(text)
+        return PermissionsViolationError(text)
     if low.startswith(_ERRORS_AUTHENTICATION):
         return AuthenticationError(text)
     return ServerError(text)

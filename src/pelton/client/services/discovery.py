@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pelton.errors import NoResponders, ProtocolError, ServiceError
+from pelton.errors import NoRespondersError, ProtocolError, ServiceError
 
 from ..base.message import BaseMessage
 from ..base.steps import Step, call
@@ -128,7 +128,7 @@ class Finding(Generic[M]):
         )
         try:
             messages = yield from _all(answers)
-        except NoResponders:
+        except NoRespondersError:
             return []
         found: list[A] = []
         for message in messages:

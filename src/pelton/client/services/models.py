@@ -53,7 +53,7 @@ def check_queue(queue_group: str | None) -> str | None:
 
 
 def check_subject(subject: str) -> str:
-    """The subject of an endpoint or a group; InvalidSubject for one that cannot be subscribed to."""
+    """The subject of an endpoint or a group; InvalidSubjectError for one that cannot be subscribed to."""
     if not isinstance(subject, str):
         raise TypeError(f"a subject is text, not {type(subject).__name__} ({subject!r})")
     check_pattern(subject)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from pelton.errors import CallbackFailed, InvalidSubject, PeltonError, ServiceError
+from pelton.errors import CallbackFailedError, InvalidSubjectError, PeltonError, ServiceError
 
 from ..base.steps import Attach, Mailbox, call
 from ..plans.jetstream import encode_header_map
@@ -207,7 +207,7 @@ class Grouping(ABC, Generic[R, K, G]):
         group._service = self._service
         group._prefix = check_subject(self._below(prefix))
         if ">" in prefix:
-            raise InvalidSubject(f"no endpoint can be below the prefix {prefix!r}")
+            raise InvalidSubjectError(f"no endpoint can be below the prefix {prefix!r}")
         group._queue_group = self._queue(queue_group)
         return group
 
@@ -263,7 +263,7 @@ class Grouping(ABC, Generic[R, K, G]):
         ``subject``: the name by default; below the prefix of the group. ``queue_group``: "" for that of the
         group or service, None for none. ``concurrency``: how many requests are handled at a time; by default
         one after the other, in the order of their arrival. Other requests wait up to the pending limits, and
-        more are dropped. Raises ValueError and InvalidSubject for bad arguments, or for a subject that the
+        more are dropped. Raises ValueError and InvalidSubjectError for bad arguments, or for a subject that the
         service has already.
         """
         self._add(
@@ -392,7 +392,7 @@ class Serving(Grouping[R, K, G]):
 
     def _report(self, what: str, error: Exception, message: object = None) -> None:
         text = f"{what} of service {self.config.name!r} failed: {type(error).__name__}: {error}"
-        failed = CallbackFailed(text, getattr(message, "subject", ""), message)
+        failed = CallbackFailedError(text, getattr(message, "subject", ""), message)
         failed.__cause__ = error
         self.client._report(failed)
 
@@ -435,6 +435,6 @@ class Serving(Grouping[R, K, G]):
         self._end()
 
     def _check_lost(self) -> None:
-        """Raise ConnectionClosed when the client was lost."""
+        """Raise ConnectionClosedError when the client was lost."""
         for control in self._controls[:1]:
             control._interest.check()

@@ -10,7 +10,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import PeltonError, Timeout
+from pelton.errors import PeltonError, PeltonTimeoutError
 
 from ..base.steps import Dial, Sleep
 from ..protocol.pool import ServerPool
@@ -60,7 +60,7 @@ class Attempts:
     def reopening(self, deadline: float) -> Steps[None]:
         """Connect again, as often as the options say.
 
-        Raises ConnectError when no server is left, Timeout at the deadline.
+        Raises ConnectError when no server is left, PeltonTimeoutError at the deadline.
         """
         while (yield from self._trying(deadline)) is not None:
             pass
@@ -69,7 +69,7 @@ class Attempts:
     def _trying(self, deadline: float) -> Steps[Exception | None]:
         """Make one attempt at the next server; returns the error, None for a connection.
 
-        Raises ConnectError when no server is left, Timeout when the wait before it goes beyond the deadline.
+        Raises ConnectError when no server is left, PeltonTimeoutError when the wait before it goes beyond the deadline.
         """
         client, pool = self._client, self.pool
         choice = pool.next()
@@ -81,7 +81,7 @@ class Attempts:
         if deadline - now <= wait:
             pool.postpone()
             yield Sleep(max(0.0, deadline - now))
-            raise Timeout(f"no connection in time: {pool.error()}")
+            raise PeltonTimeoutError(f"no connection in time: {pool.error()}")
         if wait:
             yield Sleep(wait)
         self._on_attempt(server)

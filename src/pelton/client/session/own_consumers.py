@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pelton.errors import ApiError, NoResponders, PeltonError
+from pelton.errors import ApiError, NoRespondersError, PeltonError
 
 from ..base.steps import pausing
 
@@ -57,7 +57,7 @@ class OwnConsumers:
         self._unanswered.add(name)
         try:
             info = yield from self._plans.create_consumer(self._stream, replace(config, name=name))
-        except (ApiError, NoResponders) as error:
+        except (ApiError, NoRespondersError) as error:
             self._unanswered.discard(name)
             if not isinstance(error, ApiError) or error.code < 500:
                 self._made.remove(name)  # it was not made

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pelton.errors import ConnectionLost, NoResponders
+from pelton.errors import ConnectionLostError, NoRespondersError
 
 from ..base.durations import Duration, to_seconds
 from ..base.message import BaseMessage
@@ -74,8 +74,8 @@ class Requesting(ABC, Generic[M]):
     ) -> Steps[M]:
         """Publish a request and wait for one answer.
 
-        Raises NoResponders, Timeout, PermissionsViolation when the server refuses it, ConnectionLost when the
-        connection broke meanwhile, and the errors of publish.
+        Raises NoRespondersError, PeltonTimeoutError, PermissionsViolationError when the server refuses it,
+        ConnectionLostError when the connection broke meanwhile, and the errors of publish.
         """
         seconds = self._timeout_of(timeout)
         if not self._stays_open:
@@ -154,12 +154,12 @@ class Requesting(ABC, Generic[M]):
                         subject, data, timeout=seconds, raw_headers=raw_headers
                     )
                 )
-            except NoResponders:
+            except NoRespondersError:
                 seconds = deadline - self._clock() - RETRY_S
                 if seconds <= 0 or not self.clustered:
                     raise
                 yield from pausing()
-            except ConnectionLost:
+            except ConnectionLostError:
                 seconds = deadline - self._clock()
                 if seconds <= 0 or again is None:
                     raise
@@ -177,8 +177,8 @@ class Requesting(ABC, Generic[M]):
     def _answering(self, question: Question, timeout: Duration | None = None) -> Steps[M]:
         """Wait for the answer.
 
-        Raises NoResponders, Timeout, PermissionsViolation when the server refused the request, and
-        ConnectionLost when the connection broke after it was sent.
+        Raises NoRespondersError, PeltonTimeoutError, PermissionsViolationError when the server refused the request, and
+        ConnectionLostError when the connection broke after it was sent.
         """
         seconds = self._timeout_of(timeout)
         try:
@@ -204,7 +204,7 @@ class Requesting(ABC, Generic[M]):
         Ends after ``max_messages``, after ``max_wait`` (the timeout of the options), when ``stall``
         passes after an answer without another one, or with the answer that ends the answers:
         ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
-        NoResponders when nobody listens, and the errors of publish.
+        NoRespondersError when nobody listens, and the errors of publish.
         """
         seconds = self._timeout_of(max_wait)
         pause = math.inf if stall is None else to_seconds(stall)

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pelton.errors import (
-    ConnectionClosed,
-    ConnectionLost,
-    NoResponders,
-    OutputFull,
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
+    OutputFullError,
     PeltonError,
-    PermissionsViolation,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
 )
 
 from ..base.steps import Mailbox
@@ -53,20 +53,20 @@ class Question(Mailbox):
         if answer is None:
             if self.error is not None:
                 raise self.error
-            raise Timeout(f"no answer from {self.subject!r} in {seconds} s")
+            raise PeltonTimeoutError(f"no answer from {self.subject!r} in {seconds} s")
         if answer.raw_headers and answer.status == NO_RESPONDERS:
-            raise NoResponders(self.subject)
+            raise NoRespondersError(self.subject)
         return answer
 
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke after the request was sent, or the client was closed."""
-        if not isinstance(error, ConnectionLost) and isinstance(error, ConnectionClosed):
+        if not isinstance(error, ConnectionLostError) and isinstance(error, ConnectionClosedError):
             self.error = error
         else:
-            self.error = ConnectionLost(f"no answer from {self.subject!r}: {error}")
+            self.error = ConnectionLostError(f"no answer from {self.subject!r}: {error}")
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """Fail when the server does not permit the request, or the subscription for the answer."""
         own = self._interest is not None
         inbox = self.inbox if own else f"{self.inbox.rpartition('.')[0]}.*"
@@ -124,7 +124,7 @@ class Requests:
         """Queue the same request once more: the first answer counts, to whichever of the two."""
         if not question.is_over():
             connection = self._client._connection
-            with suppress(OutputFull):  # the first one is on its way
+            with suppress(OutputFullError):  # the first one is on its way
                 connection.publish(question.subject, data, question.inbox, block, sound_reply=True)
 
     def _ask_alone(self, subject: str, data: bytes, block: bytes) -> Question:
@@ -149,7 +149,7 @@ class Requests:
         if question._interest is not None and question.answer is None:
             self._client._release(question._interest)
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit an operation: tell the requests that may need it."""
         for each in list(self.outstanding.values()):
             each._on_refused(complaint)
@@ -179,13 +179,13 @@ class Gathered(Mailbox):
 
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke, so answers may be missing."""
-        known = isinstance(error, ConnectionClosed)
+        known = isinstance(error, ConnectionClosedError)
         self._error = (
-            error if known else ConnectionLost(f"no answer from {self.subject!r}: {error}")
+            error if known else ConnectionLostError(f"no answer from {self.subject!r}: {error}")
         )
         self._stir()
 
-    def _on_refused(self, complaint: PermissionsViolation) -> None:
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """Fail when the server does not permit the request, or the subscription for the answers."""
         if f'"{self.subject}"' in complaint.text or f'"{self.inbox}"' in complaint.text:
             self._error = complaint
@@ -203,7 +203,7 @@ class Gathered(Mailbox):
         message = self._queue.popleft()
         if message.status == NO_RESPONDERS and not message.data:
             if not self._taken:
-                raise NoResponders(self.subject)
+                raise NoRespondersError(self.subject)
             return None
         self._taken += 1
         return message

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 from pelton.errors import (
     AuthenticationError,
-    CallbackFailed,
-    ConnectionClosed,
-    ConnectionLost,
+    CallbackFailedError,
+    ConnectionClosedError,
+    ConnectionLostError,
     PeltonError,
-    PermissionsViolation,
+    PeltonTimeoutError,
+    PermissionsViolationError,
     ServerError,
-    Timeout,
 )
 from pelton.nuid import Nuid
 
@@ -301,7 +301,7 @@ class Session(Requesting[M]):
         Without that handler it goes to the log; in blocking code only that of a callback does.
         """
         self.last_error = error
-        if isinstance(error, CallbackFailed):
+        if isinstance(error, CallbackFailedError):
             self._note("error", error)
         if self.on_error is not None:
             self._tell(self.on_error, error)
@@ -361,7 +361,7 @@ class Session(Requesting[M]):
         if isinstance(event, events.ServerComplaint):
             self._note("error", event.error)
             self._report(event.error)
-            if isinstance(event.error, PermissionsViolation):
+            if isinstance(event.error, PermissionsViolationError):
                 self._requests._on_refused(event.error)
                 for each in list(self._watchers):
                     each._on_refused(event.error)
@@ -404,7 +404,7 @@ class Session(Requesting[M]):
         for owner in owners:
             owner._on_end()
         self._arrivals._stir()
-        self._note("closed", ConnectionClosed(failure) if failure else None)
+        self._note("closed", ConnectionClosedError(failure) if failure else None)
         self._readers_of_status.clear()
 
     def _leave_to_parent(self, why: str) -> None:
@@ -421,13 +421,13 @@ class Session(Requesting[M]):
     # -- pings -------------------------------------------------------------------------------------
 
     def _flushing(self, timeout: Duration | None = None) -> Steps[None]:
-        """Wait until the server has processed all sent operations; Timeout, ConnectionLost."""
+        """Wait until the server has processed all sent operations; PeltonTimeoutError, ConnectionLostError."""
         seconds = self._timeout_of(timeout)
         yield Ready(seconds)
         ping = Ping()
         self._connection.ping(ping)
         if not (yield Until(ping, ping.is_over, seconds)):
-            raise Timeout(f"the server did not answer a ping in {seconds} s")
+            raise PeltonTimeoutError(f"the server did not answer a ping in {seconds} s")
         if ping.error is not None:
             raise ping.error
 
@@ -441,7 +441,7 @@ class Session(Requesting[M]):
         """Leave the server and connect to the next one, or to the same when there is only one.
 
         Subscriptions continue. The old server gets queued output before; half of the time is for that.
-        Raises Timeout when there is no new connection in time (the client goes on trying), ValueError with
+        Raises PeltonTimeoutError when there is no new connection in time (the client goes on trying), ValueError with
         the option ``reconnect=False``.
         """
         seconds = self._timeout_of(timeout)
@@ -450,9 +450,9 @@ class Session(Requesting[M]):
         if self.closed:
             raise self._connection.closed_error()
         if self._connection.connected:
-            with contextlib.suppress(Timeout, ConnectionLost):
+            with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
                 yield from self._flushing(seconds * LEAVE_SHARE)
-            self._connection.receive_eof(ConnectionLost("asked to connect again"))
+            self._connection.receive_eof(ConnectionLostError("asked to connect again"))
             self._process()
             self._attempts.pool.left()
         yield Ready(seconds)
@@ -461,7 +461,7 @@ class Session(Requesting[M]):
         if self.closed:
             raise at.closed_error()
         if not done:
-            raise Timeout(f"no connection in {seconds} s; the client goes on trying")
+            raise PeltonTimeoutError(f"no connection in {seconds} s; the client goes on trying")
 
     flush = call(_flushing)
     rtt = call(_measuring)

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from pelton.errors import ConnectionClosed
+from pelton.errors import ConnectionClosedError
 
 from ..base.steps import Ended, Mailbox, Until
 
@@ -86,7 +86,7 @@ class StatusBox(Mailbox):
     def _following(self) -> Steps[Status]:
         """The next event; Ended after the last one."""
         if not self._has_news():
-            with suppress(ConnectionClosed):  # the event "closed" is there
+            with suppress(ConnectionClosedError):  # the event "closed" is there
                 yield Until(self, self._has_news, math.inf)
         status = self._take()
         if status is None:

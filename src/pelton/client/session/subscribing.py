@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pelton.errors import ConnectionClosed, SlowConsumer, Timeout
+from pelton.errors import ConnectionClosedError, PeltonTimeoutError, SlowConsumerError
 
 from ..base.message import BaseMessage
 from ..base.steps import SEND, Mailbox, Until, call
@@ -89,7 +89,7 @@ class Subscribed(Mailbox, Generic[M]):
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped == self._reported + 1:
-            self.client._note("slow_consumer", SlowConsumer(self.subject, 1))
+            self.client._note("slow_consumer", SlowConsumerError(self.subject, 1))
         self._stir()
 
     # -- taking ------------------------------------------------------------------------------------
@@ -102,10 +102,12 @@ class Subscribed(Mailbox, Generic[M]):
         """The next message, when there is news; with ``tell`` it first reports dropped messages."""
         if tell and self.dropped != self._reported:
             lost, self._reported = self.dropped - self._reported, self.dropped
-            raise SlowConsumer(self.subject, lost)
+            raise SlowConsumerError(self.subject, lost)
         if not self._queue:
             self._interest.check()
-            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
+            raise ConnectionClosedError(
+                f"the subscription to {self.subject!r} has ended", self.subject
+            )
         message: M = self._queue.popleft()
         self._bytes -= len(message.data) + len(message.raw_headers)
         return message
@@ -113,17 +115,17 @@ class Subscribed(Mailbox, Generic[M]):
     def _taking(self, timeout: Duration | None = None) -> Steps[M]:
         """The next message.
 
-        Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
+        Raises PeltonTimeoutError, ConnectionClosedError when no message can come any more, and once SlowConsumerError
         when messages were dropped since the last call.
         """
         if not self._has_news():
             seconds = self.client._timeout_of(timeout)
             if not (yield Until(self, self._has_news, seconds)):
-                raise Timeout(f"no message on {self.subject!r} in {seconds} s")
+                raise PeltonTimeoutError(f"no message on {self.subject!r} in {seconds} s")
         return self._take()
 
     def _over(self) -> bool:
-        """Whether an iteration is complete; ConnectionClosed when the client was lost."""
+        """Whether an iteration is complete; ConnectionClosedError when the client was lost."""
         if self._queue or self.dropped > self._reported or not self._ended:
             return False
         self._interest.check()

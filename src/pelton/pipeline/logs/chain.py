@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pelton.errors import MessageNotFound, PeltonError, PublishFailed
+from pelton.errors import MessageNotFoundError, PeltonError, PublishFailedError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.files import Identity, Mark
 
@@ -73,7 +73,7 @@ class Chain:
         """
         try:
             message = self._jetstream.get_message(self._stream, last_by_subject=subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             self._looked_up[subject] = 0
             return None
         self._looked_up[subject] = message.seq
@@ -95,7 +95,7 @@ class Chain:
             middle = (low + high) // 2
             try:
                 message = self._jetstream.get_message(self._stream, middle, next_by_subject=subject)
-            except MessageNotFound:
+            except MessageNotFoundError:
                 high = middle - 1
                 continue
             mark = read_mark(message)
@@ -133,7 +133,7 @@ class Chain:
             return
         try:
             self._publisher.flush()
-        except PublishFailed as failed:
+        except PublishFailedError as failed:
             raise ChainBrokenError(str(failed)) from failed
 
     def begin_anew(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pelton.client.base.models import StreamConfig
 from pelton.client.blocking import connect_blocking
-from pelton.errors import ConnectError, PeltonError, StreamExists
+from pelton.errors import ConnectError, PeltonError, StreamExistsError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.settings import LOOPBACK, RunError
 
@@ -79,7 +79,7 @@ def ensure_stream(client: BlockingClient) -> StreamInfo:
     jetstream = client.jetstream()
     wanted = f"{names.SUBJECT_PREFIX}.>"
     try:
-        with contextlib.suppress(StreamExists):
+        with contextlib.suppress(StreamExistsError):
             return jetstream.create_stream(StreamConfig(name=names.STREAM, subjects=[wanted]))
         info = jetstream.stream_info(names.STREAM)
     except PeltonError as error:

@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import ConnectionClosed, PeltonError, SlowConsumer
+from pelton.errors import ConnectionClosedError, PeltonError, SlowConsumerError
 
 from ..codec import Event, decode
 from ..ids import owner_id
@@ -229,9 +229,9 @@ class Feed:
                 elif self.feeds.bytes > LOGS_BYTES_MAX:
                     largest = max(self.feeds.open.values(), key=lambda feed: feed.log.bytes)
                     await largest._shorten()
-        except SlowConsumer as error:
+        except SlowConsumerError as error:
             raise BusLost(f"this gateway is too slow: {error}") from error
-        raise ConnectionClosed("its connection was closed")
+        raise ConnectionClosedError("its connection was closed")
 
     async def _shorten(self) -> None:
         """Wait a moment until the log is half as large; then drop the slowest readers."""
@@ -246,11 +246,11 @@ class Feed:
             log.cut()
 
     async def _connected(self, status: StatusEvents) -> None:
-        """Raise ConnectionClosed when the connection breaks: events are lost, and the readers have to know."""
+        """Raise ConnectionClosedError when the connection breaks: events are lost, and the readers have to know."""
         async for event in status:
             if event.kind in ("disconnected", "closed"):
-                raise ConnectionClosed(str(event.error or "its connection was closed"))
-        raise ConnectionClosed("its connection was closed")
+                raise ConnectionClosedError(str(event.error or "its connection was closed"))
+        raise ConnectionClosedError("its connection was closed")
 
     async def close(self) -> None:
         """End the subscription."""

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import PublishFailed
+from pelton.errors import PublishFailedError
 
 from ..bus import NoEventStream
 from ..codec import Encoded, aggregate_of, encode, encode_registration
@@ -204,7 +204,7 @@ class Reconciler:
     def run(self, sightings: Sightings | None = None, *, repair: bool = True) -> Report:
         """Compare, and publish the repairs unless ``repair`` is false; without sightings the stream is read.
 
-        Raises StreamNotFound, errors of the source (StoreError, GatewayError), and errors of
+        Raises StreamNotFoundError, errors of the source (StoreError, GatewayError), and errors of
         publishing. Published repairs stay, and the next run continues.
         """
         js = self.client.jetstream()
@@ -258,7 +258,7 @@ class Reconciler:
                     )
                     if done % 100 == 0:
                         self.progress("publishing repairs", done, len(rows))
-        except PublishFailed as error:
+        except PublishFailedError as error:
             subject = error.failures[0][0]
             if not js.stream_names(subject):
                 raise NoEventStream(subject) from error

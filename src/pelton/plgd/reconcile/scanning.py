@@ -43,7 +43,7 @@ def scan(
     owner: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sightings:
-    """The events of all devices, or of an owner's devices, in a stream; raises StreamNotFound and
+    """The events of all devices, or of an owner's devices, in a stream; raises StreamNotFoundError and
     errors of reading.
 
     ``progress`` gets the sequence that was read and the last one.

@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 
 from pelton.client.blocking.bulk.stored import read_stored
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import MessageNotFound
+from pelton.errors import MessageNotFoundError
 from pelton.spark.tables.rows import read_files
 
 from ..tables import conditions
@@ -154,7 +154,7 @@ class Watch:
         now = self.clock()
         try:
             last = self.client.jetstream().get_message(self.stream, last_by_subject=self.subject)
-        except MessageNotFound:
+        except MessageNotFoundError:
             return now
         if last.seq <= self.last_seq:
             return now

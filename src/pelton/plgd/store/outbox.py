@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pelton.errors import MessageNotFound, PublishFailed
+from pelton.errors import MessageNotFoundError, PublishFailedError
 
 from ..bus import EventBus, NoEventStream
 
@@ -37,7 +37,7 @@ class Outbox:
     async def relay(self) -> int:
         """Publish everything that waits; how many events the stream got now.
 
-        Raises StreamNotFound or NoEventStream, and errors of the connection; nothing is lost, and
+        Raises StreamNotFoundError or NoEventStream, and errors of the connection; nothing is lost, and
         the next call continues.
         """
         if not self._known:
@@ -61,7 +61,7 @@ class Outbox:
                     await publisher.publish(item.subject, item.payload, msg_id=item.message_id)
                     for item in waiting
                 ]
-        except PublishFailed as error:
+        except PublishFailedError as error:
             subject = error.failures[0][0]
             if self.stream not in await jetstream.stream_names(subject):
                 raise NoEventStream(subject) from error
@@ -93,7 +93,7 @@ class Outbox:
         while seq <= state.last_seq:
             try:
                 stored = await jetstream.get_message(self.stream, seq, next_by_subject=">")
-            except MessageNotFound:
+            except MessageNotFoundError:
                 break
             ids = stored.headers.get(MESSAGE_ID, [])
             found += [waiting[message_id] for message_id in ids if message_id in waiting]

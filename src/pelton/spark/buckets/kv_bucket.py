@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pelton.api.keyvalue import STREAM_PREFIX, prefix_of, stream_of
 from pelton.api.times import format_time
-from pelton.errors import MessageNotFound, StreamNotFound
+from pelton.errors import MessageNotFoundError, StreamNotFoundError
 from pelton.spark.connection import ReadError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def look(asking: Asking, name: str) -> Bucket:
     stream = stream_of(name)
     try:
         info = asking.ask(f"bucket {name}", lambda jetstream: jetstream.stream_info(stream))
-    except StreamNotFound:
+    except StreamNotFoundError:
         raise BucketError(f"there is no bucket {name} on {asking.servers}") from None
     prefix = _prefix(name, info.config)
     state = info.state
@@ -90,6 +90,6 @@ def _last_of(asking: Asking, bucket: Bucket, subject: str) -> int:
             f"bucket {bucket.name}",
             lambda jetstream: jetstream.get_message(bucket.stream, last_by_subject=subject),
         )
-    except (MessageNotFound, StreamNotFound):
+    except (MessageNotFoundError, StreamNotFoundError):
         return 0
     return found.seq

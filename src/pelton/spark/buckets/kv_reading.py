@@ -35,10 +35,10 @@ from pelton.core.protocol.subjects import matches
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
     ApiError,
-    MessageNotFound,
+    MessageNotFoundError,
     PeltonError,
-    PermissionsViolation,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
 )
 from pelton.spark.asking import Asking
 from pelton.spark.buckets.kv_bucket import BucketError, look
@@ -260,7 +260,7 @@ def _last_held(plan: KvPlan, jetstream: JetStream) -> int:
     """The revision of the last operation that the bucket has of the keys, 0 when there is none."""
     last = 0
     for subject in plan.subjects():
-        with contextlib.suppress(MessageNotFound):
+        with contextlib.suppress(MessageNotFoundError):
             last = max(last, jetstream.get_message(plan.bucket.stream, last_by_subject=subject).seq)
     return last
 
@@ -269,7 +269,7 @@ def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> It
     """Read a consumer up to the revision ``goal`` at least, or to the last revision when that is gone.
 
     The number of pending messages does not decide the end: before 2.10 servers may count wrong after a
-    purge. Raises Timeout when a message is missing between others, or does not come.
+    purge. Raises PeltonTimeoutError when a message is missing between others, or does not come.
     """
     rows = plan.options.batch_rows
     patience = plan.options.servers.request_timeout_seconds
@@ -284,7 +284,7 @@ def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> It
             received += columns.count
             if columns.count:
                 if columns.last_consumer_seq != received:
-                    raise Timeout("messages were lost on the way")
+                    raise PeltonTimeoutError("messages were lost on the way")
                 yield columns
                 quiet_since = time.monotonic()
                 if columns.last_pending:
@@ -292,7 +292,7 @@ def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> It
             if reader.last_seq >= goal or reader.last_seq >= _last_held(plan, jetstream):
                 return
             if time.monotonic() - quiet_since > patience:
-                raise Timeout("keys are pending, but do not come")
+                raise PeltonTimeoutError("keys are pending, but do not come")
     finally:
         reader.close()
 
@@ -314,13 +314,13 @@ def _persistently(
                 yield from _rows(plan, columns, after)
                 after = max(after, columns.last_seq)
                 deadline = time.monotonic() + servers.retry_timeout_seconds
-        except Timeout as error:
+        except PeltonTimeoutError as error:
             trouble: Exception = error
         except (PeltonError, ReadError) as error:
             if isinstance(error, BucketError):
                 raise
             refused = isinstance(error, ApiError) and error.code != _UNAVAILABLE
-            if refused or isinstance(error, PermissionsViolation):
+            if refused or isinstance(error, PermissionsViolationError):
                 raise ReadError(f"bucket {bucket.name}: {error}") from error
             trouble = error
             forget_client(servers)

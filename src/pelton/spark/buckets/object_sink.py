@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from pelton.errors import ConnectionClosed, NoResponders, PeltonError, PublishFailed, Timeout
+from pelton.errors import (
+    ConnectionClosedError,
+    NoRespondersError,
+    PeltonError,
+    PeltonTimeoutError,
+    PublishFailedError,
+)
 from pelton.nuid import DIGITS
 from pelton.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from pelton.spark.connection import forget_client, jetstream_for
@@ -267,10 +273,10 @@ class _Partition:
             connect(options, deadline)
             try:
                 return act(ObjectStore(self._js(), self._plan.bucket, self._plan.chunk_bytes))
-            except (ConnectionClosed, NoResponders, Timeout, OSError) as error:
+            except (ConnectionClosedError, NoRespondersError, PeltonTimeoutError, OSError) as error:
                 failure: Exception = error
-            except PublishFailed as error:
-                if not isinstance(error.failures[0][2], Timeout | NoResponders):
+            except PublishFailedError as error:
+                if not isinstance(error.failures[0][2], PeltonTimeoutError | NoRespondersError):
                     raise
                 failure = error
             if time.monotonic() >= deadline:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pelton.errors import MessageNotFound, PeltonError, WrongLastSequence
+from pelton.errors import MessageNotFoundError, PeltonError, WrongLastSequenceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -83,7 +83,7 @@ class ObjectStore:
         """The properties of an object, and the sequence of its meta message, or 0."""
         try:
             found = self._js.get_message(self._stream, last_by_subject=self._meta_subject(name))
-        except MessageNotFound:
+        except MessageNotFoundError:
             return None, 0
         try:
             return msgspec.json.decode(found.data, type=Meta), found.seq
@@ -128,7 +128,7 @@ class ObjectStore:
                 options=MetaOptions(self._chunk_bytes),
             )
             while True:
-                with contextlib.suppress(WrongLastSequence):
+                with contextlib.suppress(WrongLastSequenceError):
                     self._publish_meta(meta, seq)
                     break
                 before, seq = self._look(name)
@@ -159,7 +159,7 @@ class ObjectStore:
         )
         try:
             self._publish_meta(gone, seq)
-        except WrongLastSequence:
+        except WrongLastSequenceError:
             return self.delete(name)
         self._drop_chunks(before.nuid)
         return True

@@ -21,7 +21,7 @@ from pelton.api import encode
 from pelton.api.calls import MsgGetRequest
 from pelton.core.bulk.wire_columns import DirectColumns
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import ConnectionLost, PeltonError, Timeout
+from pelton.errors import ConnectionLostError, PeltonError, PeltonTimeoutError
 from pelton.spark.connection import client_for, jetstream_for, state_of
 from pelton.spark.reading.consumers import BATCH_BYTES
 from pelton.spark.reading.patterns import cover
@@ -132,7 +132,7 @@ class _Answers:
     def ask(self, subject: str) -> tuple[Columns, int]:
         """The next messages, and how many the server has behind them.
 
-        Raises Timeout, ConnectionLost, UnfitError, and PeltonError for an error of the server.
+        Raises PeltonTimeoutError, ConnectionLostError, UnfitError, and PeltonError for an error of the server.
         """
         plan, reading = self._plan, self._reading
         count = min(plan.batch_rows, reading.last - reading.position + 1)
@@ -154,9 +154,11 @@ class _Answers:
                 max(0.0, deadline - time.monotonic()),
             )
             if self._client._lost_since(reconnects):
-                raise ConnectionLost(f"connection lost while reading: {self._client.last_error}")
+                raise ConnectionLostError(
+                    f"connection lost while reading: {self._client.last_error}"
+                )
             if self._signs == signs:
-                raise Timeout(f"direct gets of {plan.stream} are not answered")
+                raise PeltonTimeoutError(f"direct gets of {plan.stream} are not answered")
             deadline = time.monotonic() + plan.servers.request_timeout_seconds
         if self._problem is not None:
             raise self._problem

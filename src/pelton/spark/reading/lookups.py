@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pelton.client.base.models import ConsumerConfig
 from pelton.client.blocking.bulk.columns import next_stored
-from pelton.errors import ApiError, MessageNotFound, StreamNotFound
+from pelton.errors import ApiError, MessageNotFoundError, StreamNotFoundError
 from pelton.spark.asking import Asking
 from pelton.spark.connection import ReadError, state_of
 from pelton.spark.reading.patterns import cover
@@ -70,7 +70,7 @@ class Lookups:
         """The state of a stream; None when it does not exist."""
         try:
             info = self._ask(f"stream {stream}", lambda js: js.stream_info(stream))
-        except StreamNotFound:
+        except StreamNotFoundError:
             return None
         return state_of(info)
 
@@ -119,7 +119,7 @@ class Lookups:
             return self._ask(
                 f"stream {stream}", lambda js: js.get_message(stream, last_by_subject=subject)
             ).seq
-        except (MessageNotFound, StreamNotFound):
+        except (MessageNotFoundError, StreamNotFoundError):
             return 0
 
     def at_position(self, state: StreamState, position: Position) -> int | None:
@@ -178,7 +178,7 @@ class Lookups:
             return self._ask(
                 f"stream {stream}", lambda js: js.get_message(stream, seq, next_by_subject=">")
             )
-        except (MessageNotFound, StreamNotFound):
+        except (MessageNotFoundError, StreamNotFoundError):
             return None
 
     def _ask(self, what: str, question: Callable[[JetStream], T]) -> T:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pelton.errors import (
     ApiError,
     PeltonError,
-    PermissionsViolation,
-    StreamNotFound,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
+    StreamNotFoundError,
 )
 from pelton.spark.connection import ReadError, StreamMissing, forget_client
 from pelton.spark.reading import consumers, direct, gets
@@ -150,17 +150,17 @@ class _Patience:
         plan = self._reading.plan
         if isinstance(error, StreamMissing):
             raise error
-        if isinstance(error, StreamNotFound):
+        if isinstance(error, StreamNotFoundError):
             raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
         if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
             raise ReadError(f"stream {plan.stream}: {error}") from error
-        if isinstance(error, PermissionsViolation):
+        if isinstance(error, PermissionsViolationError):
             raise ReadError(f"stream {plan.stream}: {error}") from error
-        if isinstance(error.__cause__, PermissionsViolation):
+        if isinstance(error.__cause__, PermissionsViolationError):
             raise error
-        # After a Timeout the connection is good: the server is slow, or a message that was counted
+        # After a PeltonTimeoutError the connection is good: the server is slow, or a message that was counted
         # is removed by now.
-        if not isinstance(error, Timeout | ApiError):
+        if not isinstance(error, PeltonTimeoutError | ApiError):
             forget_client(plan.servers)
         if time.monotonic() > self._deadline:
             where = self._reading.position

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from pelton.api.times import format_time
 from pelton.core.protocol.subjects import collide
-from pelton.errors import ApiError, ConsumerNotFound, PeltonError, Timeout
+from pelton.errors import ApiError, ConsumerNotFoundError, PeltonError, PeltonTimeoutError
 from pelton.spark.connection import ReadError, client_for
 from pelton.spark.watching import lag_moves
 
@@ -116,18 +116,18 @@ class Shadow:
         if known:
             try:
                 self._forward(jetstream, stream, offset.seq)
-            except ConsumerNotFound:
+            except ConsumerNotFoundError:
                 pass  # the consumer or the stream was deleted: check both
             else:
                 return
         self._settle(jetstream, stream, offset)
 
     def _forward(self, jetstream: JetStream, stream: str, seq: int) -> None:
-        """Move a durable that was seen before; raises ConsumerNotFound."""
+        """Move a durable that was seen before; raises ConsumerNotFoundError."""
         if self._resets(jetstream):
             try:
                 lag_moves.reset(jetstream, stream, self.name, seq)
-            except Timeout:
+            except PeltonTimeoutError:
                 # No answer: the durable is gone, the server has much to remove, or it knows no
                 # resets.
                 if _floor(jetstream.consumer_info(stream, self.name)) >= seq:
@@ -159,7 +159,7 @@ class Shadow:
         wanted = lag_moves.config(self.name, subjects, offset.seq)
         try:
             info = jetstream.consumer_info(stream, self.name)
-        except ConsumerNotFound:
+        except ConsumerNotFoundError:
             if about.config.retention == "limits":
                 lag_moves.create(jetstream, stream, self.name, subjects, offset.seq)
             else:
@@ -181,7 +181,7 @@ class Shadow:
         if self._resets(jetstream):
             try:
                 lag_moves.reset(jetstream, stream, self.name, seq)
-            except (Timeout, ApiError):
+            except (PeltonTimeoutError, ApiError):
                 pass  # below the sequence where the durable was created: create it again
             else:
                 return

@@ -33,7 +33,7 @@ from pelton.client.base.message import ACK
 from pelton.client.base.models import ConsumerConfig
 from pelton.client.blocking.bulk.columns import ColumnReader
 from pelton.client.plans.jetstream import decode
-from pelton.errors import ConsumerNotFound, Timeout
+from pelton.errors import ConsumerNotFoundError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def config(name: str, subjects: Sequence[str], after: int) -> ConsumerConfig:
 def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
     """Move the floor with CONSUMER.RESET.
 
-    Raises Timeout when the server does not know the request or has no such consumer, since it does
+    Raises PeltonTimeoutError when the server does not know the request or has no such consumer, since it does
     not answer then; ApiError for a sequence below the one where the durable was created.
     """
     subject = jetstream._plans.subjects.consumer("RESET", stream, name)
@@ -143,7 +143,7 @@ def move_back(
 def _delete(jetstream: JetStream, stream: str, name: str) -> None:
     try:
         jetstream.delete_consumer(stream, name)
-    except ConsumerNotFound:
+    except ConsumerNotFoundError:
         return  # it is gone already
 
 
@@ -151,7 +151,7 @@ def fetch(jetstream: JetStream, info: ConsumerInfo, after: int) -> None:
     """Let the server deliver the messages, headers alone, and acknowledge the last one up to
     ``after``.
 
-    Messages that were delivered beyond ``after`` stay unacknowledged. Raises Timeout when messages
+    Messages that were delivered beyond ``after`` stay unacknowledged. Raises PeltonTimeoutError when messages
     do not come.
     """
     floor, delivered = info.ack_floor, info.delivered
@@ -169,7 +169,9 @@ def fetch(jetstream: JetStream, info: ConsumerInfo, after: int) -> None:
         while pending and position < after:
             columns = reader.read(jetstream.timeout)
             if not columns.count:
-                raise Timeout(f"message {position + 1} or later is pending, but does not come")
+                raise PeltonTimeoutError(
+                    f"message {position + 1} or later is pending, but does not come"
+                )
             sequences = columns.seq.view("q")[: columns.count]
             below = [row for row, seq in enumerate(sequences) if seq <= after]
             if below:

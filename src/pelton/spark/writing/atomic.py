@@ -34,12 +34,12 @@ from pelton.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_
 from pelton.core.bulk.publish_window import Encoder
 from pelton.errors import (
     ApiError,
-    ConnectionClosed,
-    MessageNotFound,
-    NoResponders,
+    ConnectionClosedError,
+    MessageNotFoundError,
+    NoRespondersError,
     PeltonError,
-    Timeout,
-    WrongLastSequence,
+    PeltonTimeoutError,
+    WrongLastSequenceError,
 )
 from pelton.nuid import Nuid
 from pelton.spark.connection import forget_client, jetstream_for
@@ -316,13 +316,18 @@ class AtomicWriter:
                     self._look()
                 act()
                 return
-            except WrongLastSequence as failure:
+            except WrongLastSequenceError as failure:
                 error: Exception = failure  # another attempt has stored a batch
             except ApiError as failure:
                 if failure.err_code not in _AGAIN:
                     raise self._refused(failure) from failure
                 error = failure
-            except (ConnectionClosed, NoResponders, Timeout, OSError) as failure:
+            except (
+                ConnectionClosedError,
+                NoRespondersError,
+                PeltonTimeoutError,
+                OSError,
+            ) as failure:
                 forget_client(self._options.servers)
                 error = failure
             look = True
@@ -332,7 +337,7 @@ class AtomicWriter:
                     f"{self._task}: no batch could be stored in stream {self._plan.target.stream}"
                     f" for {retry:g} s: {error}"
                 ) from error
-            if not isinstance(error, WrongLastSequence):
+            if not isinstance(error, WrongLastSequenceError):
                 time.sleep(RETRY_EVERY_SECONDS)
 
     def _look(self) -> None:
@@ -344,7 +349,7 @@ class AtomicWriter:
             found = jetstream_for(self._options.servers).get_message(
                 stream, last_by_subject=self._subject
             )
-        except MessageNotFound:
+        except MessageNotFoundError:
             if self._marker_seq:
                 raise WriteError(
                     f"{self._task}: its progress record {self._subject} is gone from stream"

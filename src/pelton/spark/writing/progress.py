@@ -50,11 +50,11 @@ from pelton.client.blocking.bulk.stored import read_stored
 from pelton.client.plans.jetstream import MSG_ID
 from pelton.errors import (
     ApiError,
-    MessageNotFound,
+    MessageNotFoundError,
     PeltonError,
-    StreamExists,
-    StreamNotFound,
-    WrongLastSequence,
+    StreamExistsError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
 )
 from pelton.spark.writing.row_errors import Task, WriteError
 
@@ -182,7 +182,7 @@ class Progress:
             self._revision = other.revision
             try:
                 self._write(msgspec.structs.replace(other.record, attempt=other.record.attempt + 1))
-            except WrongLastSequence:
+            except WrongLastSequenceError:
                 raise other from None
             self._unread = True
         if self._unread and not self.finished:
@@ -254,7 +254,7 @@ class Progress:
                 end = self._js.stream_info(self._stream()).state.last_seq
                 record = Record(self._task.epoch, self._stream(), self._target.born, end, first)
                 # When another writer was faster, read the record again.
-                with contextlib.suppress(WrongLastSequence):
+                with contextlib.suppress(WrongLastSequenceError):
                     self._write(record)
                     return True
                 continue
@@ -265,7 +265,7 @@ class Progress:
             if known.rows != UNFINISHED:
                 self.record = known
                 return False
-            with contextlib.suppress(WrongLastSequence):
+            with contextlib.suppress(WrongLastSequenceError):
                 self._write(msgspec.structs.replace(known, attempt=known.attempt + 1))
                 return False
 
@@ -305,7 +305,7 @@ class Progress:
         assert self.record is not None
         try:
             self._write(msgspec.structs.replace(self.record, done=done))
-        except WrongLastSequence:
+        except WrongLastSequenceError:
             raise WriteError(f"another attempt at {self._task} writes the same rows") from None
 
     def over(self, js: JetStream) -> Progress:
@@ -327,7 +327,7 @@ class Progress:
         while not self.finished:
             try:
                 self._write(msgspec.structs.replace(self.record, rows=rows))
-            except WrongLastSequence:
+            except WrongLastSequenceError:
                 known, self._revision = self._read()
                 if known is None or known.epoch != self._task.epoch:
                     return
@@ -358,9 +358,9 @@ class Progress:
     def _read(self) -> tuple[Record | None, int]:
         try:
             message = self._js.get_message(stream_of(self._bucket), last_by_subject=self._key())
-        except MessageNotFound:
+        except MessageNotFoundError:
             return None, 0
-        except StreamNotFound:
+        except StreamNotFoundError:
             make_bucket(self._js, self._bucket, self._target.replicas)
             return None, 0
         try:
@@ -417,7 +417,7 @@ def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
     )
     try:
         js.create_stream(config)
-    except StreamExists:
+    except StreamExistsError:
         return
     except (ApiError, PeltonError) as error:
         raise WriteError(
@@ -436,7 +436,7 @@ def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
         config = js.stream_info(stream_of(bucket)).config
         if config.num_replicas < replicas:
             js.update_stream(msgspec.structs.replace(config, num_replicas=replicas))
-    except StreamNotFound:
+    except StreamNotFoundError:
         return
     except PeltonError as error:
         warnings.warn(

@@ -18,12 +18,12 @@ from pelton.core.bulk.publish_window import LONG_SUBJECT, TOO_LARGE
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (
     ApiError,
-    ConnectionClosed,
-    NoResponders,
+    ConnectionClosedError,
+    NoRespondersError,
     PeltonError,
-    PermissionsViolation,
-    StreamNotFound,
-    Timeout,
+    PeltonTimeoutError,
+    PermissionsViolationError,
+    StreamNotFoundError,
 )
 from pelton.spark.connection import ReadError, client_for, forget_client, jetstream_for
 from pelton.spark.writing.progress import AnotherAttempt, Found
@@ -53,7 +53,13 @@ RETRY_EVERY_SECONDS = 0.2
 _LOOK_SECONDS_MAX = 1.0
 # A server that is starting or stopping may report for a moment that there is no stream.
 _DENIALS = 3  # after so many such answers in a row the stream is gone
-_PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
+_PASSING = (
+    ConnectionClosedError,
+    NoRespondersError,
+    StreamNotFoundError,
+    PeltonTimeoutError,
+    OSError,
+)
 
 
 def common_lines(target: Target) -> bytes:
@@ -258,7 +264,7 @@ class Sender:
             try:
                 if self._publisher.wait(outstanding_max, patience):
                     break
-                raise Timeout(f"no ack from {self._where} in {patience:g} s")
+                raise PeltonTimeoutError(f"no ack from {self._where} in {patience:g} s")
             except (PeltonError, OSError) as error:
                 self._recover(error)
         self._take_failures()
@@ -308,7 +314,7 @@ class Sender:
                     sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
                 )
                 if in_process(answer.data):
-                    raise Timeout(f"{self._where} is storing a message of the same id")
+                    raise PeltonTimeoutError(f"{self._where} is storing a message of the same id")
                 try:
                     decode_pub_ack(answer.data)
                 except ApiError:
@@ -367,7 +373,7 @@ class Sender:
                 if any(matches(subject, taken) for taken in stream.config.subjects):
                     return
                 denied = _DENIALS
-            except StreamNotFound:
+            except StreamNotFoundError:
                 denied += 1
             except (ReadError, *_PASSING):
                 denied = 0
@@ -382,7 +388,7 @@ class Sender:
         flow = self._publisher.flow
         deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
         while True:
-            if isinstance(error, PermissionsViolation):
+            if isinstance(error, PermissionsViolationError):
                 raise WriteError(f"{self._where}: {error}") from error
             if time.monotonic() >= deadline:
                 raise WriteError(
@@ -406,7 +412,7 @@ class Sender:
                 error = again
                 time.sleep(RETRY_EVERY_SECONDS)
                 continue
-            if not isinstance(error, Timeout) or not flow.outstanding:
+            if not isinstance(error, PeltonTimeoutError) or not flow.outstanding:
                 return
             # The error was a missing ack: an ack must arrive now, or the loop connects again.
             before = flow.outstanding

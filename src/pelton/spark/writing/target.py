@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pelton.api.keyvalue import STREAM_PREFIX
 from pelton.api.times import format_time
 from pelton.core.protocol.subjects import collide, literal, matches, subset
-from pelton.errors import NoResponders, PeltonError, StreamNotFound
+from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from pelton.spark.connection import ReadError, client_for, jetstream_for
 from pelton.spark.filling import repeated_until
 from pelton.spark.holding import FAIL, Held, Memory, memory_of, stream_behind
@@ -84,10 +84,10 @@ def look_at(
         if stream is None:
             return Target()
         info = jetstream_for(options.servers).stream_info(stream)
-    except StreamNotFound:
+    except StreamNotFoundError:
         name = (options.stream or "").removeprefix(_PREFIXES[kind])
         raise WriteError(f"there is no {kind} {name} on {options.servers}") from None
-    except NoResponders:
+    except NoRespondersError:
         raise WriteError(f"{options.servers} has no JetStream") from None
     except ReadError as error:
         raise WriteError(str(error)) from error

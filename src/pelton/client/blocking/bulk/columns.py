@@ -23,14 +23,14 @@ from pelton.core.bulk.columns import Columns
 from pelton.core.bulk.wire_columns import WireColumns
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
-    ConnectionLost,
-    ConsumerDeleted,
-    ConsumerNotFound,
-    MessageNotFound,
-    NoResponders,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    MessageNotFoundError,
+    NoRespondersError,
     PeltonError,
+    PeltonTimeoutError,
     PullError,
-    Timeout,
 )
 
 from ...base.models import ConsumerConfig
@@ -60,8 +60,10 @@ QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
 
 
-def _not_sent(seq: int) -> Timeout:
-    return Timeout(f"message {seq} or a later one exists, but the server does not send it")
+def _not_sent(seq: int) -> PeltonTimeoutError:
+    return PeltonTimeoutError(
+        f"message {seq} or a later one exists, but the server does not send it"
+    )
 
 
 class ColumnReader:
@@ -212,8 +214,8 @@ class ColumnReader:
     def read(self, timeout: Duration | None = None) -> Columns:
         """The next batch: full, or with nothing pending after its last row, or all that came in time.
 
-        Raises ConnectionLost when the connection broke (messages on the way are then lost), ConsumerDeleted,
-        NoResponders, PullError; but first returns the rows that it has.
+        Raises ConnectionLostError when the connection broke (messages on the way are then lost), ConsumerDeletedError,
+        NoRespondersError, PullError; but first returns the rows that it has.
         """
         deadline = time.monotonic() + self.client._timeout_of(timeout)
         while not self._ready:
@@ -223,7 +225,7 @@ class ColumnReader:
                 return self._take()
             if self.client._lost_since(self._reconnects):
                 return self._take_or_raise(
-                    ConnectionLost(f"connection lost while reading: {self.client.last_error}")
+                    ConnectionLostError(f"connection lost while reading: {self.client.last_error}")
                 )
             if self._error is not None:
                 return self._take_or_raise(self._error)
@@ -303,8 +305,9 @@ def read_range(
     Creates consumers without acks, and a new one after the last row when one is lost; calls ``begun``
     after each creation. With ``headers_only`` payloads stay on the server, with ``replies`` the ack
     subjects are kept (:class:`WireColumns`). Ends at the current end of the stream if that is before
-    ``stop_seq``. Raises Timeout when a stored message does not come, ConnectionClosed when no server can be
-    reached again, ApiError (StreamNotFound ...), and the errors of a pull when several consumers in a row
+    ``stop_seq``. Raises PeltonTimeoutError when a stored message does not come, ConnectionClosedError when no
+    server can be
+    reached again, ApiError (StreamNotFoundError ...), and the errors of a pull when several consumers in a row
     deliver nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
@@ -314,7 +317,7 @@ def read_range(
         barren += 1
         try:
             info = begin(js, own, _range_consumer(position, filters, headers_only))
-        except ConnectionLost:
+        except ConnectionLostError:
             continue
         reader = None
         try:
@@ -347,7 +350,13 @@ def read_range(
                 return
             if barren >= BARREN_MAX:
                 raise _not_sent(position)
-        except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
+        except (
+            ConnectionLostError,
+            ConsumerDeletedError,
+            ConsumerNotFoundError,
+            NoRespondersError,
+            PullError,
+        ):
             if barren >= BARREN_MAX:
                 raise
         finally:
@@ -419,7 +428,7 @@ def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str
     for subject in list(filters) or [">"]:
         try:
             found.append(js.get_message(stream, position, next_by_subject=subject).seq)
-        except MessageNotFound:
+        except MessageNotFoundError:
             continue
     return min(found, default=None)
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pelton.core.bulk.publish_window import Encoder, PublishWindow
-from pelton.errors import ConnectionLost, PermissionsViolation
+from pelton.errors import ConnectionLostError, PermissionsViolationError
 
 if TYPE_CHECKING:
     from pelton.core.bulk.publish_window import Rows
@@ -33,9 +33,9 @@ class RowPublisher:
     """Publishes rows in order, with a bounded window of messages without an answer.
 
     The window has at most ``window`` messages and about ``window_bytes`` bytes. One publisher at a time
-    may be open on a connection. Every call but ``close`` raises ConnectionLost when the connection broke:
+    may be open on a connection. Every call but ``close`` raises ConnectionLostError when the connection broke:
     then ``open`` it on another one, ``settle`` the messages that the stream has, and ``send_again``.
-    PermissionsViolation when the server refuses the subject of a message, because it then sends no other
+    PermissionsViolationError when the server refuses the subject of a message, because it then sends no other
     answer.
     """
 
@@ -142,10 +142,10 @@ class RowPublisher:
     def _check(self) -> None:
         client = self._client
         if client.closed or client._lost_since(self._reconnects):
-            raise ConnectionLost(f"connection lost while publishing: {client.last_error}")
+            raise ConnectionLostError(f"connection lost while publishing: {client.last_error}")
         if client.last_error is not self._complaint:
             self._complaint = client.last_error
-            if isinstance(self._complaint, PermissionsViolation):
+            if isinstance(self._complaint, PermissionsViolationError):
                 raise self._complaint
 
     # -- called while bytes are parsed

@@ -22,11 +22,11 @@ from pelton.api.calls import MsgGetRequest, MsgGetResponse
 from pelton.core.bulk.columns import Columns
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (
-    ConnectionLost,
-    MessageNotFound,
-    NoResponders,
-    PermissionsViolation,
-    Timeout,
+    ConnectionLostError,
+    MessageNotFoundError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PermissionsViolationError,
 )
 
 from ...plans.jetstream import decode
@@ -60,8 +60,8 @@ def read_stored(
 ) -> Iterator[Columns]:
     """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order.
 
-    Raises ApiError (StreamNotFound ...), Timeout when an answer does not come, NoResponders,
-    ConnectionLost, PermissionsViolation.
+    Raises ApiError (StreamNotFoundError ...), PeltonTimeoutError when an answer does not come, NoRespondersError,
+    ConnectionLostError, PermissionsViolationError.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
@@ -101,7 +101,7 @@ def sequence_at(js: JetStream, stream: str, ns: int, first: int, stop: int) -> i
         middle = (first + stop) // 2
         try:
             found = js.get_message(stream, middle, next_by_subject=">")
-        except MessageNotFound:
+        except MessageNotFoundError:
             stop = middle
             continue
         if found.seq >= stop or found.timestamp_ns >= ns:
@@ -126,7 +126,7 @@ def _window(
         for seq in sequences:
             try:
                 message = decode(answers.found[seq], MsgGetResponse).message
-            except MessageNotFound:
+            except MessageNotFoundError:
                 continue
             if message is not None:
                 yield message
@@ -165,7 +165,7 @@ class _Answers:
         self._client._flush_output()
 
     def wait(self, seconds: float) -> None:
-        """Wait for all answers; Timeout when none arrives in ``seconds``."""
+        """Wait for all answers; PeltonTimeoutError when none arrives in ``seconds``."""
         deadline = time.monotonic() + seconds
         while len(self.found) < len(self._wanted):
             before = len(self.found)
@@ -174,19 +174,23 @@ class _Answers:
                 max(0.0, deadline - time.monotonic()),
             )
             if self._client._lost_since(self._reconnects):
-                raise ConnectionLost(f"connection lost while reading: {self._client.last_error}")
+                raise ConnectionLostError(
+                    f"connection lost while reading: {self._client.last_error}"
+                )
             if self._silent:
-                raise NoResponders("STREAM.MSG.GET")
+                raise NoRespondersError("STREAM.MSG.GET")
             said = self._client.last_error
             if said is not self._complaint:
                 self._complaint = said
-                if isinstance(said, PermissionsViolation):
+                if isinstance(said, PermissionsViolationError):
                     raise said
             if len(self.found) > before:
                 deadline = time.monotonic() + seconds
             elif time.monotonic() >= deadline:
                 missing = len(self._wanted) - before
-                raise Timeout(f"{missing} requests for messages had no answer in {seconds} s")
+                raise PeltonTimeoutError(
+                    f"{missing} requests for messages had no answer in {seconds} s"
+                )
 
     def _failed(self) -> bool:
         return (
