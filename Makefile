@@ -22,7 +22,7 @@ PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all test-plain test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
+.PHONY: help setup prepared run check test test-all test-plain test-pyodide test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -60,6 +60,12 @@ test-all: test ## the test suite at its full length: every way, every byte, many
 
 test-plain: setup $(VENV)/.peer ## the client's suite with the compiled modules hidden, beside nats-server
 	@$(PEERS) PELTON_PURE=1 PELTON_TEST_SERVERS=nats-server $(BIN)/python -m pytest -q $(CORES) tests/client $(ARGS)
+
+test-pyodide: $(VENV)/.ready $(VENV)/.pyodide ## the client without compiled modules in Pyodide: every name imported, the tests that connect to nothing
+	@rm -f $(VENV)/pyodide/wheels/pelton-*.whl
+	@test ! -e $(VENV)/pyodide/main.mjs || { \
+	    PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/pyodide/wheels . && \
+	    node $(VENV)/pyodide/main.mjs $(VENV)/pyodide/wheels tests tests/pyodide/program.py; }
 
 test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
 	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)
@@ -186,6 +192,10 @@ $(VENV)/.go-client: tools/get-go-client $(wildcard tests/interop/go/*.go tests/i
 	@touch $@
 
 # nats.js, for the tests that exchange data with it: npm's packages, with a program of ours. Tried once; never fails.
+$(VENV)/.pyodide: tools/get-pyodide $(wildcard tests/pyodide/*) | $(VENV)/.ready
+	@tools/get-pyodide $(VENV)/pyodide tests/pyodide $(BIN)/python
+	@touch $@
+
 $(VENV)/.js-client: tools/get-js-client $(wildcard tests/interop/js/*) | $(VENV)/.ready
 	@tools/get-js-client $(VENV)/js-client tests/interop/js
 	@touch $@
