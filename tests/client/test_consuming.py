@@ -121,12 +121,10 @@ def test_what_does_not_exist_is_said(js: Any, unique: str) -> None:
     consumer.delete()
     with pytest.raises((ConsumerNotFoundError, PullError)):
         consumer.next(timeout=5)
+    ordered = js.ordered_consumer(f"{unique}x")
     with pytest.raises(StreamNotFoundError):
-        js.ordered_consumer(f"{unique}x").next()
-    with (
-        pytest.raises(StreamNotFoundError),
-        js.ordered_consumer(f"{unique}x").consume() as messages,
-    ):
+        ordered.next()
+    with pytest.raises(StreamNotFoundError), ordered.consume() as messages:
         list(messages)
 
 
@@ -287,8 +285,8 @@ def test_a_message_whose_handler_raises_is_delivered_again(
         while len(calls) < COUNT or sum(calls.values()) < COUNT + 4:
             messages.run(timeout=0.05)
     assert {which for which, count in calls.items() if count == 2} == {7, 57, 107, 157}
-    failures = [event for event in told if event.kind == "handler_failed"]
-    assert [str(event.error) for event in failures] == ["no 7", "no 57", "no 107", "no 157"]
+    failures = [str(event.error) for event in told if event.kind == "handler_failed"]
+    assert failures == ["no 7", "no 57", "no 107", "no 157"]
     assert isinstance(client.last_error, CallbackFailedError)
     assert "no 157" in str(client.last_error)
 
@@ -316,9 +314,8 @@ def test_the_failure_of_a_handler_is_an_event_of_the_connection(
             while not any(status.kind == "error" for status in told):
                 messages.run(timeout=0.05)
         js.delete_stream(unique)
-    (failure,) = [status.error for status in told if status.kind == "error"]
-    assert isinstance(failure, CallbackFailedError)
-    assert isinstance(failure.__cause__, LookupError)
+    (failure,) = [status.error for status in told if status.kind == "error" and status.error]
+    assert [type(failure), type(failure.__cause__)] == [CallbackFailedError, LookupError]
 
 
 def test_events_are_read_as_they_come(js: Any, unique: str) -> None:

@@ -132,4 +132,4 @@ def test_an_asyncio_client(server: ServerProcess) -> None:
 def test_a_client_that_was_closed_before_stays_so(server: ServerProcess) -> None:
     client: BlockingClient = connect_blocking(server.url)
     client.close()
-    assert in_child(client.flush) == "ConnectionClosed: the client is closed"
+    assert in_child(client.flush) == "ConnectionClosedError: the client is closed"

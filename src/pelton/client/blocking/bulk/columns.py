@@ -56,6 +56,14 @@ EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 INACTIVE_THRESHOLD_S = 60
 BARREN_MAX = 5
+PASSING = (
+    ConnectionLostError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    NoRespondersError,
+    PullError,
+)
+"""Errors after which another consumer may deliver the rest."""
 QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
 
@@ -306,9 +314,8 @@ def read_range(
     after each creation. With ``headers_only`` payloads stay on the server, with ``replies`` the ack
     subjects are kept (:class:`WireColumns`). Ends at the current end of the stream if that is before
     ``stop_seq``. Raises PeltonTimeoutError when a stored message does not come, ConnectionClosedError when no
-    server can be
-    reached again, ApiError (StreamNotFoundError ...), and the errors of a pull when several consumers in a row
-    deliver nothing.
+    server can be reached again, ApiError (StreamNotFoundError ...), and the errors of a pull when several
+    consumers in a row deliver nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position, barren = max(1, start_seq), 0  # barren: consumers in a row that delivered nothing
@@ -350,13 +357,7 @@ def read_range(
                 return
             if barren >= BARREN_MAX:
                 raise _not_sent(position)
-        except (
-            ConnectionLostError,
-            ConsumerDeletedError,
-            ConsumerNotFoundError,
-            NoRespondersError,
-            PullError,
-        ):
+        except PASSING:
             if barren >= BARREN_MAX:
                 raise
         finally:
