@@ -62,10 +62,13 @@ test-plain: setup $(VENV)/.peer ## the client's suite with the compiled modules 
 	@$(PEERS) PELTON_PURE=1 PELTON_TEST_SERVERS=nats-server $(BIN)/python -m pytest -q $(CORES) tests/client $(ARGS)
 
 test-pyodide: $(VENV)/.ready $(VENV)/.pyodide ## the client without compiled modules in Pyodide: every name imported, the tests that connect to nothing
-	@rm -f $(VENV)/pyodide/wheels/pelton-*.whl
-	@test ! -e $(VENV)/pyodide/main.mjs || { \
+	@if test -e $(VENV)/pyodide/main.mjs; then \
+	    rm -f $(VENV)/pyodide/wheels/pelton-*.whl && \
 	    PELTON_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/pyodide/wheels . && \
-	    node $(VENV)/pyodide/main.mjs $(VENV)/pyodide/wheels tests tests/pyodide/program.py; }
+	    node $(VENV)/pyodide/main.mjs $(VENV)/pyodide/wheels tests tests/pyodide/program.py; \
+	else \
+	    echo "not tested in Pyodide: no Node.js 20, or see $(VENV)/pyodide/build.log; remove $(VENV)/.pyodide to try again"; \
+	fi
 
 test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
 	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)
@@ -191,11 +194,12 @@ $(VENV)/.go-client: tools/get-go-client $(wildcard tests/interop/go/*.go tests/i
 	@tools/get-go-client $(VENV)/go-client tests/interop/go
 	@touch $@
 
-# nats.js, for the tests that exchange data with it: npm's packages, with a program of ours. Tried once; never fails.
+# Pyodide from npm and the wheels that the client's tests need in it. Tried once; never fails.
 $(VENV)/.pyodide: tools/get-pyodide $(wildcard tests/pyodide/*) | $(VENV)/.ready
 	@tools/get-pyodide $(VENV)/pyodide tests/pyodide $(BIN)/python
 	@touch $@
 
+# nats.js, for the tests that exchange data with it: npm's packages, with a program of ours. Tried once; never fails.
 $(VENV)/.js-client: tools/get-js-client $(wildcard tests/interop/js/*) | $(VENV)/.ready
 	@tools/get-js-client $(VENV)/js-client tests/interop/js
 	@touch $@

@@ -3,69 +3,69 @@
 ::
 
     PeltonError
-    ├── ConnectError                no server could be reached, or every server refused
-    │   └── AuthenticationError     a server refused the credentials
-    ├── ConnectionClosedError            the client was closed; no call on it works any more
-    │   └── ConnectionLostError          the connection broke while an answer was outstanding
-    ├── PeltonTimeoutError                     no answer in time (also a builtin TimeoutError)
-    ├── NoRespondersError                no subscription for the subject of a request
-    ├── SlowConsumerError                a subscription dropped messages because it was read too slowly
-    ├── ClientInUseError                 another thread uses this handle (also a RuntimeError)
-    ├── DirectGetError              a direct get of stored messages was refused; ``status``
-    ├── ContextError                a context of the nats command can't be used (also a ValueError)
-    ├── ConsumerBusyError                an ordered consumer runs another operation (also a RuntimeError)
-    ├── CallbackFailedError              the callback of a subscription raised ``__cause__``
-    ├── OutputFullError                  too much output waits for a reconnect
-    ├── ProtocolError               the peer sent bytes that are not the protocol
-    ├── ServerError                 the server answered -ERR; ``text`` is its message
-    │   └── PermissionsViolationError    ... because the user may not publish or subscribe there
-    ├── InvalidSubjectError              a subject that cannot be sent (also a builtin ValueError)
-    ├── PayloadTooLargeError             headers and payload exceed the limit (also a ValueError)
-    ├── NotJetStreamMessageError         the message was not delivered by a consumer (also a ValueError)
-    ├── PullError                   a pull request ended with a status that is an error
-    │   └── ConsumerDeletedError         ... because its consumer was deleted
-    ├── PublishFailedError               some messages of a publisher were not acknowledged
-    ├── ObjectNotFoundError              an object store has no object of that name
-    ├── ObjectExistsError                a link or a new name would hide another object
-    ├── ObjectDamagedError               an object's chunks are not what its digest says
-    ├── ObjectReplacedError              an object was replaced or deleted while it was read
-    ├── LinkNotFollowedError             a link leads to a bucket, or to another link
-    ├── ServiceError                a service answered with an error: ``code``, ``description``
-    ├── BatchEndedError                  a fast batch ended before all of its messages were stored
-    ├── BucketNotFoundError              there is no bucket of that name
-    ├── BucketExistsError                a bucket of that name exists with another configuration
-    ├── BucketReplacedError              the bucket was deleted and created again while it was watched
-    ├── BadBucketError                   the stream of that name is no bucket
-    ├── InvalidBucketNameError           a name that no bucket may have (also a ValueError)
-    ├── InvalidKeyError                  a key that no bucket can hold (also a ValueError)
-    ├── InvalidValueError                a value that the bucket's codec refuses (also a ValueError)
-    ├── NoValueError                     the entry of a deleted key was asked for a value
-    ├── GroupError                  about a consumer group: ``stream``, ``group``
-    │   ├── GroupNotFoundError           the stream has no consumer group of that name
-    │   ├── GroupExistsError             a group of that name exists with another configuration
-    │   └── GroupChangedError            the configuration of a group changed as it never may
-    ├── NotEnabledError                  the bucket or the server does not have the feature
-    └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
-        ├── StreamNotFoundError              10059
-        ├── ConsumerNotFoundError            10014
-        ├── MessageNotFoundError             10037
-        ├── StreamExistsError                10058
-        ├── WrongLastSequenceError           10071 and 10164, an expectation of the publisher does not hold
-        │   └── RevisionConflictError            ... because a key has another revision than expected
-        │       └── KeyExistsError               ... because the key of a create exists
-        ├── ConsumerExistsError              10013, 10148
-        ├── InvalidStreamConfigError         10052
-        ├── JetStreamDisabledError           10039, 10076
-        ├── JetStreamUnavailableError        10008, 10009
-        ├── MaximumConsumersError            10026
-        ├── MaximumStreamsError              10027
-        ├── MessageTooLargeError             10054
-        ├── NotClusteredError                10010
-        ├── ResourcesExceededError           10002, 10023, 10028, 10047
-        ├── StreamSealedError                10109
-        ├── SubjectsOverlapError             10065
-        ├── WrongLastMessageIdError          10070
-        ├── WrongStreamError                 10060
+    ├── ConnectError                   no server could be reached, or every server refused
+    │   └── AuthenticationError        a server refused the credentials
+    ├── ConnectionClosedError          the client was closed; no call on it works any more
+    │   └── ConnectionLostError        the connection broke while an answer was outstanding
+    ├── PeltonTimeoutError             no answer in time (also a builtin TimeoutError)
+    ├── NoRespondersError              no subscription for the subject of a request
+    ├── SlowConsumerError              a subscription dropped messages because it was read too slowly
+    ├── ClientInUseError               another thread uses this handle (also a RuntimeError)
+    ├── DirectGetError                 a direct get of stored messages was refused; ``status``
+    ├── ContextError                   a context of the nats command can't be used (also a ValueError)
+    ├── ConsumerBusyError              an ordered consumer runs another operation (also a RuntimeError)
+    ├── CallbackFailedError            the callback of a subscription raised ``__cause__``
+    ├── OutputFullError                too much output waits for a reconnect
+    ├── ProtocolError                  the peer sent bytes that are not the protocol
+    ├── ServerError                    the server answered -ERR; ``text`` is its message
+    │   └── PermissionsViolationError  ... because the user may not publish or subscribe there
+    ├── InvalidSubjectError            a subject that cannot be sent (also a builtin ValueError)
+    ├── PayloadTooLargeError           headers and payload exceed the limit (also a ValueError)
+    ├── NotJetStreamMessageError       the message was not delivered by a consumer (also a ValueError)
+    ├── PullError                      a pull request ended with a status that is an error
+    │   └── ConsumerDeletedError       ... because its consumer was deleted
+    ├── PublishFailedError             some messages of a publisher were not acknowledged
+    ├── ObjectNotFoundError            an object store has no object of that name
+    ├── ObjectExistsError              a link or a new name would hide another object
+    ├── ObjectDamagedError             an object's chunks are not what its digest says
+    ├── ObjectReplacedError            an object was replaced or deleted while it was read
+    ├── LinkNotFollowedError           a link leads to a bucket, or to another link
+    ├── ServiceError                   a service answered with an error: ``code``, ``description``
+    ├── BatchEndedError                a fast batch ended before all of its messages were stored
+    ├── BucketNotFoundError            there is no bucket of that name
+    ├── BucketExistsError              a bucket of that name exists with another configuration
+    ├── BucketReplacedError            the bucket was deleted and created again while it was watched
+    ├── BadBucketError                 the stream of that name is no bucket
+    ├── InvalidBucketNameError         a name that no bucket may have (also a ValueError)
+    ├── InvalidKeyError                a key that no bucket can hold (also a ValueError)
+    ├── InvalidValueError              a value that the bucket's codec refuses (also a ValueError)
+    ├── NoValueError                   the entry of a deleted key was asked for a value
+    ├── GroupError                     about a consumer group: ``stream``, ``group``
+    │   ├── GroupNotFoundError         the stream has no consumer group of that name
+    │   ├── GroupExistsError           a group of that name exists with another configuration
+    │   └── GroupChangedError          the configuration of a group changed as it never may
+    ├── NotEnabledError                the bucket or the server does not have the feature
+    └── ApiError                       JetStream refused: ``code``, ``err_code``, ``description``
+        ├── StreamNotFoundError        10059
+        ├── ConsumerNotFoundError      10014
+        ├── MessageNotFoundError       10037
+        ├── StreamExistsError          10058
+        ├── WrongLastSequenceError     10071 and 10164, an expectation of the publisher does not hold
+        │   └── RevisionConflictError  ... because a key has another revision than expected
+        │       └── KeyExistsError     ... because the key of a create exists
+        ├── ConsumerExistsError        10013, 10148
+        ├── InvalidStreamConfigError   10052
+        ├── JetStreamDisabledError     10039, 10076
+        ├── JetStreamUnavailableError  10008, 10009
+        ├── MaximumConsumersError      10026
+        ├── MaximumStreamsError        10027
+        ├── MessageTooLargeError       10054
+        ├── NotClusteredError          10010
+        ├── ResourcesExceededError     10002, 10023, 10028, 10047
+        ├── StreamSealedError          10109
+        ├── SubjectsOverlapError       10065
+        ├── WrongLastMessageIdError    10070
+        ├── WrongStreamError           10060
         └── one class for each other error code, in ``pelton.api.errors_generated``
 
 This module does not depend on connections.

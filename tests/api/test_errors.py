@@ -4,10 +4,12 @@ import re
 import subprocess
 import sys
 import tomllib
+import traceback
 from pathlib import Path
 
 import pytest
 
+from pelton import errors
 from pelton.api import ApiError, ErrorBody, error_from, errors_generated
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,24 @@ def test_an_error_survives_the_wire() -> None:
         back = error_from(body)
         assert type(back) is kind
         assert back.body() == body
+
+
+def test_a_traceback_shows_the_name_that_users_are_told_to_catch() -> None:
+    for code, row in ROWS.items():
+        error = error_from(ErrorBody(code=row["code"], err_code=int(code), description="why"))
+        last = "".join(traceback.format_exception_only(error))
+        if "user" in row:
+            assert isinstance(error, getattr(errors, row["user"]))
+            assert last == f"pelton.errors.{row['user']}: why ({code})\n"
+        else:
+            assert last == f"pelton.api.errors_generated.{row['name']}: why ({code})\n"
+        assert error.protocol_name == row["name"].removesuffix("Error")
+
+
+def test_every_error_ends_in_error() -> None:
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    assert len(kinds) > 50
+    assert not [each.__name__ for each in kinds if not each.__name__.endswith("Error")]
 
 
 def test_parts_are_counted() -> None:

@@ -234,7 +234,7 @@ def test_the_log_says_which_message_a_handler_failed_on(
                 assert time.monotonic() < deadline
                 messages.run(timeout=0.05)
         js.delete_stream(unique)
-    (told,) = [each for each in caplog.records if "CallbackFailed" in each.getMessage()]
+    (told,) = [each for each in caplog.records if "CallbackFailedError" in each.getMessage()]
     assert f"bytes, #1 of {unique}, delivery 1>: LookupError: no paper" in told.getMessage()
     assert told.exc_info is not None
 
@@ -261,7 +261,7 @@ def test_on_error_is_told_in_place_of_the_log(
         assert isinstance(error, CallbackFailedError)
         assert isinstance(error.__cause__, LookupError)
         assert client.last_error is error
-    assert not [each for each in caplog.records if "CallbackFailed" in each.getMessage()]
+    assert not [each for each in caplog.records if "CallbackFailedError" in each.getMessage()]
 
 
 def test_handlers_that_have_nothing_to_do_cost_nothing(server: ServerProcess, unique: str) -> None:

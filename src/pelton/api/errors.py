@@ -72,11 +72,11 @@ class ApiError(errors.ApiError):
 
 
 def define(
-    name: str, code: int, err_code: int, template: str, *bases: type[Exception]
+    name: str, code: int, err_code: int, template: str, base: type[Exception] | None = None
 ) -> type[ApiError]:
     """The class for one documented error; raising it fills in the `{parts}` of the template.
 
-    `bases` are other classes under which it can be caught.
+    `base` is the class of `pelton.errors` that users are told to catch; tracebacks show its name.
     """
     attributes = {
         "__doc__": f"{err_code} ({code}): {template}.",
@@ -85,14 +85,12 @@ def define(
         "template": template,
         "protocol_name": name.removesuffix("Error"),
     }
-    kind = type(name, (ApiError, *bases), attributes)
-    kind.__module__ = "pelton.api.errors_generated"
-    for base in bases:  # tracebacks show the name that the documentation tells users to catch
-        kind.__name__, kind.__qualname__, kind.__module__ = (
-            base.__name__,
-            base.__qualname__,
-            base.__module__,
-        )
+    if base is None:
+        kind = type(name, (ApiError,), attributes)
+        kind.__module__ = "pelton.api.errors_generated"
+    else:
+        kind = type(base.__name__, (ApiError, base), attributes)
+        kind.__module__ = base.__module__
     return kind
 
 

@@ -291,7 +291,7 @@ def measured(
 
 
 def check_size(load: Load, most: int) -> None:
-    """PayloadTooLarge for messages that the server does not take."""
+    """PayloadTooLargeError for messages that the server does not take."""
     from pelton.errors import PayloadTooLargeError
 
     headers = len(load.lines) + 12 if load.lines else 0

@@ -482,8 +482,8 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         """Send a message; it is written before the call returns.
 
         Raises InvalidSubjectError, PayloadTooLargeError, ConnectionClosedError, PeltonTimeoutError when no
-        server was found in the time
-        of the options, and ConnectionLostError when it is unknown whether the server received the message.
+        server was found in the time of the options, and ConnectionLostError when it is unknown whether the
+        server received the message.
         """
         self._guard.take()
         try:

@@ -346,11 +346,11 @@ class Pulling(Generic[M]):
     ) -> Flow[M]:
         """Messages without end, with overlapping pull requests.
 
-        Ends when its owner closes the handle or the client; raises ConnectionClosedError when the client is lost.
-        Raises ConsumerDeletedError, NoRespondersError, PermissionsViolationError and PullError when the
-        consumer cannot be
-        pulled from any more. In a cluster, if ``patient``, it raises NoRespondersError only after half a minute,
-        because the consumer may be electing a leader. Survives a lost connection, as far as the consumer does.
+        Ends when its owner closes the handle or the client; raises ConnectionClosedError when the client is
+        lost. Raises ConsumerDeletedError, NoRespondersError, PermissionsViolationError and PullError when the
+        consumer cannot be pulled from any more. In a cluster, if ``patient``, it raises NoRespondersError
+        only after half a minute, because the consumer may be electing a leader. Survives a lost connection,
+        as far as the consumer does.
         """
         self._occupy()
         try:

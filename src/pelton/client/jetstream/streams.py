@@ -122,12 +122,11 @@ class Streams(Scheduling[M]):
     ) -> Steps[PubAck]:
         """Store a message and wait for the stream's ack.
 
-        Raises NoRespondersError when no stream takes the subject (in a cluster only after ``timeout``, because the
-        stream may be electing a leader), WrongLastSequenceError when an expectation does not hold, and
-        PeltonTimeoutError or
-        ConnectionLostError when no ack came: then it is unknown whether the message is stored. With a ``msg_id``
-        it is sent again instead, until ``timeout`` is over, because the stream stores it once; the ack may
-        be that of a duplicate then.
+        Raises NoRespondersError when no stream takes the subject (in a cluster only after ``timeout``,
+        because the stream may be electing a leader), WrongLastSequenceError when an expectation does not
+        hold, and PeltonTimeoutError or ConnectionLostError when no ack came: then it is unknown whether the
+        message is stored. With a ``msg_id`` it is sent again instead, until ``timeout`` is over, because the
+        stream stores it once; the ack may be that of a duplicate then.
         """
         block = publish_headers(
             headers,

@@ -153,9 +153,8 @@ class Transaction(Generic[V]):
         """Store all changes or none; returns the revision of each key.
 
         RevisionConflictError when a key has another revision than its change expects, KeyExistsError,
-        NotEnabledError when the
-        bucket has no ``allow_atomic``. After PeltonTimeoutError or ConnectionLostError it is unknown whether
-        they are stored.
+        NotEnabledError when the bucket has no ``allow_atomic``. After PeltonTimeoutError or
+        ConnectionLostError it is unknown whether they are stored.
         """
         if self._over:
             raise ValueError("the transaction is over: begin another one")
