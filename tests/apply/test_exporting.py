@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from pelton.api import StreamConfig
@@ -30,6 +30,22 @@ def test_what_is_written_is_read_again(form, data: st.DataObject, config: Stream
     live = Live({"S": LiveStream(settled_stream(config))})
     consumer = settled_consumer(data.draw(consumers(config)), config)
     live.consumers["S", "C"] = LiveConsumer(consumer)
+    text, doubts = export(live, form)
+    note(text)
+    found = plan(checked(read([File(FILES[form], text)])), live)
+    assert [each.differences for each in found.pending] == []
+    assert doubts == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(description=st.text(r"\bfnrtu0/'$%{}" + '"\b\f\n\t#<\u2028', max_size=8))
+@example(description=r"\f")  # a backslash and a letter, not a form feed
+@example(description=r"\\b")
+@example(description=r"\u0024{a}")
+@settings(max_examples=length(100, 5000))
+def test_texts_with_backslashes_are_read_again(form, description: str) -> None:
+    config = StreamConfig(name="S", subjects=["S.>"], description=description)
+    live = Live({"S": LiveStream(settled_stream(config))})
     text, doubts = export(live, form)
     note(text)
     found = plan(checked(read([File(FILES[form], text)])), live)

@@ -336,6 +336,9 @@ def _fits(fields: Fields, table: Any) -> bool:
 
 # -- Terraform -------------------------------------------------------------------------------------
 
+_JSON_ESCAPE = re.compile(r"\\.")  # one at a time: an escaped backslash before "f" is no form feed
+_FOREIGN = {"\\b": "\\u0008", "\\f": "\\u000c"}
+"""Escapes of JSON that Terraform does not have."""
 _BLOCKS = {"mirror", "source", "subject_transform", "external", "consumer"}
 
 
@@ -450,4 +453,4 @@ def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     for sign, code in (("$", "\\u0024"), ("%", "\\u0025")):
         quoted = quoted.replace(f"{sign}{{", f"{code}{{")
-    return quoted.replace("\\b", "\\u0008").replace("\\f", "\\u000c")
+    return _JSON_ESCAPE.sub(lambda found: _FOREIGN.get(found[0], found[0]), quoted)
