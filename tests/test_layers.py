@@ -112,7 +112,7 @@ CLIENT_ROOMS: dict[str, set[str]] = {
     "objects": {"base", "plans", "session", "jetstream"},
     "groups": {"base", "session", "jetstream", "consume", "keyvalue"},
 }
-CLIENT_SHELLS = {"aio", "blocking"}  # import all rooms, and never each other
+CLIENT_SHELLS = {"aio", "sync"}  # import all rooms, and never each other
 
 # The rooms of the engine, bottom up, likewise; engine/engine.py imports all.
 ENGINE_ROOMS: dict[str, set[str]] = {

@@ -13,7 +13,7 @@ from tests.ways import take_turns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ from pelton.apply.reading import checked, read
 from pelton.apply.showing import lines
 from pelton.apply.terraform import File
 from pelton.client import KeyValueConfig
-from pelton.client.blocking.jetstream import JetStream
+from pelton.client.sync.jetstream import JetStream
 from tests.apply.test_round_trips import FILES
 from tests.ways import length
 

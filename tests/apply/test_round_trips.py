@@ -27,7 +27,7 @@ from tests.apply.strategies import consumers, streams
 from tests.ways import length
 
 if TYPE_CHECKING:
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 FILES = {"json": "x.json", "yaml": "x.yaml", "tf": "x.tf", "crd": "x.yaml"}
 SHARED = settings(

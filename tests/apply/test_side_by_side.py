@@ -15,7 +15,7 @@ from pelton.cli.configuration.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from pelton.apply.together import Together
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 COUNT = 120
 

@@ -24,7 +24,7 @@ from pelton.apply.planning import Change, Difference, Plan
 from pelton.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
 from pelton.cli.configuration.reconciling import Order, _Reconciler
 from pelton.client import StreamConfig, connect_blocking
-from pelton.client.blocking.jetstream import JetStream
+from pelton.client.sync.jetstream import JetStream
 from tests import copies
 from tests.copies.local import LocalServer
 from tests.peers import ServerProcess

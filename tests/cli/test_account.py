@@ -17,7 +17,7 @@ from tests.server.configured import configured
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
     from tests.cli.conftest import Ran
 
     Run = Callable[..., Ran]

@@ -7,8 +7,8 @@ import pytest
 
 from pelton.cli.__main__ import main
 from pelton.client import connect_blocking
-from pelton.client.blocking.backup import Backup
-from pelton.client.blocking.backup import restore as send
+from pelton.client.sync.backup import Backup
+from pelton.client.sync.backup import restore as send
 from pelton.errors import ApiError
 from tests.copies.local import LocalServer
 

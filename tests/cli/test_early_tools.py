@@ -25,7 +25,7 @@ from pelton.cli.__main__ import main as pelton
 from pelton.cli.early import core_tools, jsm, pages
 from pelton.cli.early.shims import main as shim
 from pelton.client import ConsumerConfig, StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from tests.copies.local import LocalServer
 from tests.peers import available_servers, free_port, running_server
 from tests.ways import length

@@ -21,7 +21,7 @@ from pelton.cli.__main__ import main
 from pelton.cli.session import Session
 from pelton.cli.tree import pelton
 from pelton.client import ConsumerConfig, StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from tests.cli.test_command_tree import commands
 from tests.copies.local import LocalServer
 from tests.ports import free_port

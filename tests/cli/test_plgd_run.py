@@ -18,7 +18,7 @@ import pytest
 
 from pelton.cli.plgd import beside
 from pelton.cli.plgd.going_on import Interval, alone_on
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from pelton.plgd.gateway import BlockingGatewayClient
 from pelton.plgd.store import SqliteStore

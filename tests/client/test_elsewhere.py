@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client.blocking.guard import Bell
-from pelton.client.blocking.polling import ERR, IN, OUT, READABLE, WRITABLE, SelectPoll
+from pelton.client.sync.guard import Bell
+from pelton.client.sync.polling import ERR, IN, OUT, READABLE, WRITABLE, SelectPoll
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess

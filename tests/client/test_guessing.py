@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from pelton.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect_blocking
 from pelton.client.base.tokens import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
-from pelton.client.blocking.bulk.columns import ColumnReader, read_range
-from pelton.client.blocking.bulk.rows import RowPublisher
-from pelton.client.blocking.bulk.stored import read_stored
+from pelton.client.sync.bulk.columns import ColumnReader, read_range
+from pelton.client.sync.bulk.rows import RowPublisher
+from pelton.client.sync.bulk.stored import read_stored
 from pelton.core.bulk.publish_window import Column, Rows
 from tests.client.shells import connected
 

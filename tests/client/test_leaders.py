@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from pelton.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, connect_blocking
 from pelton.client.aio.consuming import Consumer
 from pelton.client.base.steps import RETRY_S
-from pelton.client.blocking.consuming import Consumer as BlockingConsumer
 from pelton.client.objects.models import meta_subject
+from pelton.client.sync.consuming import Consumer as BlockingConsumer
 from pelton.errors import NoRespondersError, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy

@@ -11,9 +11,9 @@ import pytest
 
 from pelton.client import ConsumerConfig, Options, StreamConfig, connect_blocking
 from pelton.client.base.addresses import parse_servers
-from pelton.client.blocking.bulk.columns import ColumnReader
-from pelton.client.blocking.sharing import GATHER_S
-from pelton.client.blocking.transport import Transport
+from pelton.client.sync.bulk.columns import ColumnReader
+from pelton.client.sync.sharing import GATHER_S
+from pelton.client.sync.transport import Transport
 from pelton.errors import (
     ConnectError,
     ConnectionClosedError,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.client import BlockingClient
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from tests.peers import ServerProcess
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
-from pelton.client.blocking.bulk.columns import read_range
-from pelton.client.blocking.bulk.stored import read_stored
+from pelton.client.sync.bulk.columns import read_range
+from pelton.client.sync.bulk.stored import read_stored
 from pelton.errors import ApiError, PermissionsViolationError, StreamNotFoundError
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import length
@@ -21,7 +21,7 @@ from tests.ways import length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 pytestmark = pytest.mark.peer
 COUNT = 300

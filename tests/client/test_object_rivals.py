@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton.client import ObjectInfo, ObjectNotFoundError, ObjectStoreConfig, connect_blocking
-from pelton.client.blocking.running import run
+from pelton.client.sync.running import run
 from pelton.errors import ObjectExistsError, PeltonError, WrongLastSequenceError
 from tests.ways import SEED, length
 

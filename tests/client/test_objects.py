@@ -24,7 +24,7 @@ from pelton.client import (
     PeltonTimeoutError,
     connect_blocking,
 )
-from pelton.client.blocking.running import perform, run
+from pelton.client.sync.running import perform, run
 from tests.client.shells import connected
 from tests.ways import SEED
 

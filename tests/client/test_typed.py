@@ -140,7 +140,7 @@ from typing import Any, assert_type
 from pelton.client import (
     {names},
 )
-from pelton.client.blocking.transport import Transport  # for the callers of detach()
+from pelton.client.sync.transport import Transport  # for the callers of detach()
 
 given: Any = None
 

@@ -83,7 +83,7 @@ def test_what_is_no_module_is_not_found() -> None:
 
 def test_a_client_loads_the_portable_library_alone() -> None:
     program = (
-        "import sys, pelton.client, pelton.client.blocking\n"
+        "import sys, pelton.client, pelton.client.sync\n"
         "print(*sorted({m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)}))"
     )
     done = subprocess.run(

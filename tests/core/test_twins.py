@@ -112,7 +112,7 @@ def test_the_tests_of_a_module_are_those_of_its_twin(name: str) -> None:
 def test_a_client_takes_the_twins() -> None:
     done = run_pure(
         "-c",
-        "import sys, pelton.client, pelton.client.blocking\n"
+        "import sys, pelton.client, pelton.client.sync\n"
         "from pelton.core.protocol import wire\n"
         "print(wire.__file__)\n"
         "print([m for m in sys.modules.values() if '_portable' in str(getattr(m, '__file__', ''))])",

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from tests.peers import available_servers, command_of, start_server
 from tests.spark.jvm import EVERY_WAY
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from pelton.cli.__main__ import main
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.pipeline import load, run
 from pelton.pipeline.children import started_at
 from pelton.pipeline.running import command, engine

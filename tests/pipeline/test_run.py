@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.pipeline.children import started_at
 from pelton.pipeline.logs.parts import local_time_zone
 from pelton.pipeline.logs.run import run

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.errors import PeltonError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import WINDOW_MESSAGES, Chain, read_mark

@@ -38,7 +38,7 @@ LIBRARIES = (
     "msgspec",
 )
 PACKAGES = (
-    "pelton.client.blocking",
+    "pelton.client.sync",
     "pelton.plgd.spark",
     "pelton.plgd.tables",
     "pelton.spark.buckets",

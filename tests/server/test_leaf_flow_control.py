@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.client import BlockingClient
-    from pelton.client.blocking.subscription import Subscription
+    from pelton.client.sync.subscription import Subscription
 
 __all__ = ["pair"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.client import BlockingClient
-    from pelton.client.blocking.subscription import Subscription
+    from pelton.client.sync.subscription import Subscription
 
     from .leafs import Node
 

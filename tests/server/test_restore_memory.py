@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pelton.client import connect_blocking
-from pelton.client.blocking import BlockingClient
+from pelton.client.sync import Client as BlockingClient
 from tests.engine.bombs import MIB, bombs, half_a_record
 from tests.peers import ServerProcess, running_server
 

@@ -11,7 +11,7 @@ from pelton.client.base.models import StreamConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 MANY = 1_000_000
 _names = itertools.count(1)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import connect_blocking
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark import connection
 from pelton.spark.buckets.kv_options import parse_kv_options
 from pelton.spark.buckets.kv_sink import plan_kv_write

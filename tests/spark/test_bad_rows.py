@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.source import JetStreamReader

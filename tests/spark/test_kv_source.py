@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pelton.api.streams import StreamSource
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.core.protocol.subjects import matches
 from pelton.spark.buckets import kv_source
 from pelton.spark.buckets.kv_options import parse_kv_options

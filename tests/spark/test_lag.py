@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pelton.api.times import format_time
 from pelton.client.base.models import ConsumerConfig, StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.core.protocol.subjects import matches
 from pelton.errors import ConsumerNotFoundError, MessageNotFoundError, PeltonTimeoutError
 from pelton.spark.connection import forget_client

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark.parsing import OptionError
 from pelton.spark.servers import Servers
 from pelton.spark.watching import progress as module

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.datasource import DataSource
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark.reading.plan import COLUMNS
 from pelton.spark.session import jvm_pid
 from pelton.spark.tables.stream_tables import Batch, Table, write_files

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark import watch
 from pelton.spark.connection import forget_client
 from pelton.spark.servers import Servers

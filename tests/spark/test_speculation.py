@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from tests import pythons
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.spark.exact.cluster import Cluster

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.spark.connection import ReadError, forget_client
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading import streaming

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.core.protocol.subjects import matches
 from pelton.spark.connection import ReadError, forget_client
 from pelton.spark.reading import segments as files

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import connect_blocking
 from pelton.spark.connection import forget_client
 from pelton.spark.servers import Servers
 from pelton.spark.writing.plan import WritePlan, Written

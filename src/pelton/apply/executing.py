@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pelton.apply.planning import Change, Plan
     from pelton.apply.together import Together
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 
 _TRIES = 100

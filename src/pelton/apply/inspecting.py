@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pelton.apply.model import Key
     from pelton.apply.together import Together
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 
 @dataclass(frozen=True)

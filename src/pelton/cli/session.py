@@ -12,9 +12,9 @@ from pelton.cli.values import Word
 
 if TYPE_CHECKING:
     from pelton.client.base.addresses import Server, TlsOptions
-    from pelton.client.blocking import BlockingClient
-    from pelton.client.blocking.jetstream import JetStream
     from pelton.client.protocol.options import Options
+    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync.jetstream import JetStream
     from pelton.embedded.stored import StoredServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -70,7 +70,7 @@ class Session:
         """
         import logging
 
-        from pelton.client.blocking import connect_blocking
+        from pelton.client.sync import connect_blocking
 
         # the command tells what it has to; without a handler Python prints errors a second time
         logging.getLogger("pelton").addHandler(logging.NullHandler())

@@ -106,16 +106,17 @@ from .base.models import (
     StreamState,
     SubjectTransform,
 )
-from .blocking import BlockingClient, connect_blocking
-from .blocking.messages import BlockingMessage
-from .blocking.status import StatusEvents as BlockingStatusEvents
-from .blocking.subscription import Subscription as BlockingSubscription
 from .plans.jetstream import Headers, Listing, StoredMessage
 from .plans.management import ConsumerPause
 from .protocol.info import ServerInfo
 from .protocol.options import ConnectOptions, Options
 from .session.session import Stats
 from .session.status import Status
+from .sync import Client as BlockingClient
+from .sync import connect_blocking
+from .sync.messages import Message as BlockingMessage
+from .sync.status import StatusEvents as BlockingStatusEvents
+from .sync.subscription import Subscription as BlockingSubscription
 
 if TYPE_CHECKING:
     from .aio import connect
@@ -139,35 +140,6 @@ if TYPE_CHECKING:
     from .aio.services import Request, Service, ServiceClient, ServiceGroup
     from .aio.status import StatusEvents
     from .aio.subscription import Subscription
-    from .blocking.batches import AtomicBatch as BlockingAtomicBatch
-    from .blocking.batches import FastBatch as BlockingFastBatch
-    from .blocking.bulk.columns import ColumnReader
-    from .blocking.consuming import Consumer as BlockingConsumer
-    from .blocking.consuming import ConsumerMessages as BlockingConsumerMessages
-    from .blocking.consuming import OrderedConsumer as BlockingOrderedConsumer
-    from .blocking.consuming import PushConsumer as BlockingPushConsumer
-    from .blocking.consuming import PushMessages as BlockingPushMessages
-    from .blocking.counters import Counter as BlockingCounter
-    from .blocking.groups import ElasticGroup as BlockingElasticGroup
-    from .blocking.groups import GroupMessages as BlockingGroupMessages
-    from .blocking.groups import StaticGroup as BlockingStaticGroup
-    from .blocking.jetstream import (
-        JetStream as BlockingJetStream,
-    )
-    from .blocking.jetstream import (
-        PushSubscription as BlockingPushSubscription,
-    )
-    from .blocking.keyvalue import KeyTransaction as BlockingKeyTransaction
-    from .blocking.keyvalue import KeyValue as BlockingKeyValue
-    from .blocking.keyvalue import KeyWatch as BlockingKeyWatch
-    from .blocking.objects import ObjectStore as BlockingObjectStore
-    from .blocking.objects import ObjectWatcher as BlockingObjectWatcher
-    from .blocking.publishing import Publisher as BlockingPublisher
-    from .blocking.pulling import PullConsumer as BlockingPullConsumer
-    from .blocking.services import Request as BlockingRequest
-    from .blocking.services import Service as BlockingService
-    from .blocking.services import ServiceClient as BlockingServiceClient
-    from .blocking.services import ServiceGroup as BlockingServiceGroup
     from .consume.events import ConsumerEvent
     from .groups.config import (
         ElasticGroupConfig,
@@ -198,6 +170,35 @@ if TYPE_CHECKING:
         ServicePing,
         ServiceStats,
     )
+    from .sync.batches import AtomicBatch as BlockingAtomicBatch
+    from .sync.batches import FastBatch as BlockingFastBatch
+    from .sync.bulk.columns import ColumnReader
+    from .sync.consuming import Consumer as BlockingConsumer
+    from .sync.consuming import ConsumerMessages as BlockingConsumerMessages
+    from .sync.consuming import OrderedConsumer as BlockingOrderedConsumer
+    from .sync.consuming import PushConsumer as BlockingPushConsumer
+    from .sync.consuming import PushMessages as BlockingPushMessages
+    from .sync.counters import Counter as BlockingCounter
+    from .sync.groups import ElasticGroup as BlockingElasticGroup
+    from .sync.groups import GroupMessages as BlockingGroupMessages
+    from .sync.groups import StaticGroup as BlockingStaticGroup
+    from .sync.jetstream import (
+        JetStream as BlockingJetStream,
+    )
+    from .sync.jetstream import (
+        PushSubscription as BlockingPushSubscription,
+    )
+    from .sync.keyvalue import KeyTransaction as BlockingKeyTransaction
+    from .sync.keyvalue import KeyValue as BlockingKeyValue
+    from .sync.keyvalue import KeyWatch as BlockingKeyWatch
+    from .sync.objects import ObjectStore as BlockingObjectStore
+    from .sync.objects import ObjectWatcher as BlockingObjectWatcher
+    from .sync.publishing import Publisher as BlockingPublisher
+    from .sync.pulling import PullConsumer as BlockingPullConsumer
+    from .sync.services import Request as BlockingRequest
+    from .sync.services import Service as BlockingService
+    from .sync.services import ServiceClient as BlockingServiceClient
+    from .sync.services import ServiceGroup as BlockingServiceGroup
 
 # Imported at first use: a program that only publishes need not wait for them, nor a blocking one for asyncio.
 _LATER = {
@@ -227,20 +228,20 @@ _LATER = {
     "ObjectWatcher": ("aio.objects", "ObjectWatcher"),
     "Publisher": ("aio.publishing", "Publisher"),
     "PullConsumer": ("aio.pulling", "PullConsumer"),
-    "BlockingAtomicBatch": ("blocking.batches", "AtomicBatch"),
-    "BlockingFastBatch": ("blocking.batches", "FastBatch"),
-    "BlockingCounter": ("blocking.counters", "Counter"),
-    "BlockingConsumer": ("blocking.consuming", "Consumer"),
-    "BlockingConsumerMessages": ("blocking.consuming", "ConsumerMessages"),
-    "BlockingOrderedConsumer": ("blocking.consuming", "OrderedConsumer"),
-    "BlockingPushConsumer": ("blocking.consuming", "PushConsumer"),
-    "BlockingPushMessages": ("blocking.consuming", "PushMessages"),
-    "BlockingJetStream": ("blocking.jetstream", "JetStream"),
-    "BlockingPushSubscription": ("blocking.jetstream", "PushSubscription"),
-    "BlockingObjectStore": ("blocking.objects", "ObjectStore"),
-    "BlockingObjectWatcher": ("blocking.objects", "ObjectWatcher"),
-    "BlockingPublisher": ("blocking.publishing", "Publisher"),
-    "BlockingPullConsumer": ("blocking.pulling", "PullConsumer"),
+    "BlockingAtomicBatch": ("sync.batches", "AtomicBatch"),
+    "BlockingFastBatch": ("sync.batches", "FastBatch"),
+    "BlockingCounter": ("sync.counters", "Counter"),
+    "BlockingConsumer": ("sync.consuming", "Consumer"),
+    "BlockingConsumerMessages": ("sync.consuming", "ConsumerMessages"),
+    "BlockingOrderedConsumer": ("sync.consuming", "OrderedConsumer"),
+    "BlockingPushConsumer": ("sync.consuming", "PushConsumer"),
+    "BlockingPushMessages": ("sync.consuming", "PushMessages"),
+    "BlockingJetStream": ("sync.jetstream", "JetStream"),
+    "BlockingPushSubscription": ("sync.jetstream", "PushSubscription"),
+    "BlockingObjectStore": ("sync.objects", "ObjectStore"),
+    "BlockingObjectWatcher": ("sync.objects", "ObjectWatcher"),
+    "BlockingPublisher": ("sync.publishing", "Publisher"),
+    "BlockingPullConsumer": ("sync.pulling", "PullConsumer"),
     "Request": ("aio.services", "Request"),
     "Service": ("aio.services", "Service"),
     "ServiceClient": ("aio.services", "ServiceClient"),
@@ -251,17 +252,17 @@ _LATER = {
     "ServiceInfo": ("services.models", "ServiceInfo"),
     "ServicePing": ("services.models", "ServicePing"),
     "ServiceStats": ("services.models", "ServiceStats"),
-    "BlockingRequest": ("blocking.services", "Request"),
-    "BlockingService": ("blocking.services", "Service"),
-    "BlockingServiceClient": ("blocking.services", "ServiceClient"),
-    "BlockingServiceGroup": ("blocking.services", "ServiceGroup"),
-    "ColumnReader": ("blocking.bulk.columns", "ColumnReader"),
+    "BlockingRequest": ("sync.services", "Request"),
+    "BlockingService": ("sync.services", "Service"),
+    "BlockingServiceClient": ("sync.services", "ServiceClient"),
+    "BlockingServiceGroup": ("sync.services", "ServiceGroup"),
+    "ColumnReader": ("sync.bulk.columns", "ColumnReader"),
     "KeyValue": ("aio.keyvalue", "KeyValue"),
     "KeyWatch": ("aio.keyvalue", "KeyWatch"),
     "KeyTransaction": ("aio.keyvalue", "KeyTransaction"),
-    "BlockingKeyValue": ("blocking.keyvalue", "KeyValue"),
-    "BlockingKeyWatch": ("blocking.keyvalue", "KeyWatch"),
-    "BlockingKeyTransaction": ("blocking.keyvalue", "KeyTransaction"),
+    "BlockingKeyValue": ("sync.keyvalue", "KeyValue"),
+    "BlockingKeyWatch": ("sync.keyvalue", "KeyWatch"),
+    "BlockingKeyTransaction": ("sync.keyvalue", "KeyTransaction"),
     "KeyValueConfig": ("keyvalue.config", "KeyValueConfig"),
     "KeyValueStatus": ("keyvalue.config", "KeyValueStatus"),
     "KvEntry": ("keyvalue.entries", "KvEntry"),
@@ -277,9 +278,9 @@ _LATER = {
     "ElasticGroup": ("aio.groups", "ElasticGroup"),
     "GroupMessages": ("aio.groups", "GroupMessages"),
     "StaticGroup": ("aio.groups", "StaticGroup"),
-    "BlockingElasticGroup": ("blocking.groups", "ElasticGroup"),
-    "BlockingGroupMessages": ("blocking.groups", "GroupMessages"),
-    "BlockingStaticGroup": ("blocking.groups", "StaticGroup"),
+    "BlockingElasticGroup": ("sync.groups", "ElasticGroup"),
+    "BlockingGroupMessages": ("sync.groups", "GroupMessages"),
+    "BlockingStaticGroup": ("sync.groups", "StaticGroup"),
     "ElasticGroupConfig": ("groups.config", "ElasticGroupConfig"),
     "MemberMapping": ("groups.config", "MemberMapping"),
     "PartitioningFilter": ("groups.config", "PartitioningFilter"),

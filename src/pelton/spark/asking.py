@@ -28,7 +28,7 @@ from pelton.spark.connection import ReadError, client_for, forget_client, jetstr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.servers import Servers
 
 T = TypeVar("T")

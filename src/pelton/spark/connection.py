@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from pelton.api.times import format_time
 from pelton.client.base.addresses import TlsOptions, parse_servers
-from pelton.client.blocking import connect_blocking
 from pelton.client.protocol.options import Options as ClientOptions
+from pelton.client.sync import connect_blocking
 from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.offsets import StreamState
 
 if TYPE_CHECKING:
     from pelton.client.base.models import StreamInfo
-    from pelton.client.blocking import BlockingClient
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.servers import Servers
 
 _clients: dict[tuple[int, Servers], BlockingClient] = {}

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.plgd.fleet import FleetConfig
 from pelton.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server

@@ -12,7 +12,7 @@ import pytest
 
 from pelton.client import KeyValueConfig, Nanoseconds
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.plgd.spark.alerts import failures, gaps, send_alerts
 from pelton.plgd.spark.buckets import Job, write_bucket
 from pelton.plgd.spark.lake import Counts, Lake

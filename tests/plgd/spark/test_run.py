@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 
 from pelton.cli.__main__ import main
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import connect_blocking
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from pelton.plgd.fleet.delivery import Delivery
 from pelton.plgd.spark.live import key_of

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import connect_blocking
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.spark.test_run import rows_of, twin_keys

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import BlockingClient, connect_blocking
+from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import connect_blocking
 from pelton.plgd import encode
 from pelton.plgd.spark import watching
 from pelton.plgd.spark.lake import Lake

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pelton.client import StreamInfo
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 _UNDER_WAY = "account.json"
 
@@ -116,7 +116,7 @@ def _one(
     check: bool,
 ) -> dict[str, Any]:
     """Back up one stream; what became of it."""
-    from pelton.client.blocking.backup import BackupFailed
+    from pelton.client.sync.backup import BackupFailed
     from pelton.errors import ApiError, PeltonTimeoutError
 
     name = stream.config.name

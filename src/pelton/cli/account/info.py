@@ -19,7 +19,7 @@ from pelton.cli.output import (
 from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 
 @click.command()

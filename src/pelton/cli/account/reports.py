@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pelton.cli.server.reporting import Row
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _SORTS = ("subs", "cid", "uptime", "in-bytes", "out-bytes", "in-msgs", "out-msgs")
 _PAGE = 1024

@@ -31,7 +31,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _PAGE = 1024
 _DETAILS: dict[str, dict[str, Any]] = {

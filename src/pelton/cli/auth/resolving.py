@@ -17,7 +17,7 @@ from pelton.cli.session import Session, command
 from pelton.nkeys import ACCOUNT, is_public
 
 if TYPE_CHECKING:
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 
 @click.command()

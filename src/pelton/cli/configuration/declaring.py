@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pelton.apply.planning import Plan
     from pelton.apply.together import Together
     from pelton.cli.session import Session
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 CHANGES = 2
 _COLOURS = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}

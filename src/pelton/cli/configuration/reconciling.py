@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.apply.model import Declared
-    from pelton.client.blocking import BlockingClient
-    from pelton.client.blocking.subscription import Subscription
+    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync.subscription import Subscription
 
 _ADVISORIES = "$JS.EVENT.ADVISORY.*.*.>"
 _TELLING = ("CREATED", "UPDATED", "DELETED", "PAUSE")

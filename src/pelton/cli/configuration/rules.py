@@ -16,7 +16,7 @@ from pelton.engine.sources.checks import bad_filter
 
 if TYPE_CHECKING:
     from pelton.api import ConsumerConfig, StreamConfig
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.engine.sources.checks import Find
 
 

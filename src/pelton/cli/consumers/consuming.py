@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.client import BlockingClient
-    from pelton.client.blocking.consuming import Consumer
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.consuming import Consumer
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 _PULL_S = 30.0
 """How long one pull waits while there is no message."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pelton.client import BlockingClient
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 TIMEOUT_SECONDS = 5.0
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -34,8 +34,8 @@ def connect(
     of them answers.
     """
     from pelton.client.base.addresses import TlsOptions, parse_servers
-    from pelton.client.blocking import connect_blocking
     from pelton.client.protocol.options import Options
+    from pelton.client.sync import connect_blocking
 
     tls = TlsOptions(cert_file=cert, key_file=key, ca_file=ca) if cert or key or ca else None
     options = Options(

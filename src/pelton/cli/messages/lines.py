@@ -19,7 +19,7 @@ from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from pelton.cli.messages.decoding import Decoder
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 FIELDS = (
     "subject",

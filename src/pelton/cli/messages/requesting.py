@@ -27,7 +27,7 @@ from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from pelton.client import BlockingClient
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 
 @click.command()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pelton.cli.session import Session
     from pelton.client import BlockingClient
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 AS_IT_IS = Decoder()
 

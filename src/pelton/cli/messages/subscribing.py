@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.client import BlockingClient, BlockingJetStream
-    from pelton.client.blocking.messages import BlockingMessage
+    from pelton.client.sync.messages import Message as BlockingMessage
 
 _STREAMING = ("stream", "durable", "start_sequence", "deliver", "since", "at_end")
 _FETCH_MAX = 256

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
     from pelton.plgd.spark.lake import Counts, Lake
     from pelton.plgd.spark.watching import Watch
 

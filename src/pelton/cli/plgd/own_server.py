@@ -34,7 +34,7 @@ def server_at(folder: Path, port: int) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     """Whether a NATS server is there, also one that requires credentials."""
-    from pelton.client.blocking import connect_blocking
+    from pelton.client.sync import connect_blocking
     from pelton.errors import AuthenticationError, PeltonError
 
     try:
@@ -75,7 +75,7 @@ def _own_server(folder: Path, port: int) -> Iterator[str]:
 
 def _wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
     """Wait until a server answers; an error if it ends."""
-    from pelton.client.blocking import connect_blocking
+    from pelton.client.sync import connect_blocking
     from pelton.errors import PeltonError
 
     deadline = time.monotonic() + START_SECONDS

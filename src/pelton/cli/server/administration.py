@@ -16,7 +16,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _FORCE = click.option("-f", "--force/--no-force", default=False, help="Do not ask.")
 _SHOWN_MOST = 20

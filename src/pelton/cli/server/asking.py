@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pelton.cli.session import Session
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 STALL_S = 0.5
 """How long to wait for the next server's answer when their number is not known."""

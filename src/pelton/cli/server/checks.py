@@ -21,7 +21,7 @@ from pelton.errors import MessageNotFoundError, PeltonError
 
 if TYPE_CHECKING:
     from pelton.cli.session import Session
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,7 +129,7 @@ def _stream_option(function: F) -> F:
 @_check("connections", title="Connection")
 def connection(session: Session, report: Report, limits: dict[str, int]) -> None:
     """Check that clients can connect, and how fast."""
-    import pelton.client.blocking  # noqa: F401  # loading it takes longer than connecting
+    import pelton.client.sync  # noqa: F401  # loading it takes longer than connecting
 
     started = time.monotonic_ns()
     with session.connect() as client:

@@ -23,7 +23,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ELECTION_S = 10.0

@@ -29,7 +29,7 @@ from pelton.errors import PeltonError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _KINDS = (
     *("connection", "stream", "consumer", "message", "meta", "jetstream", "server", "kv"),

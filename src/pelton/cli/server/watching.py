@@ -22,7 +22,7 @@ from pelton.core.base.quoting import shown
 from pelton.errors import PeltonError
 
 if TYPE_CHECKING:
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 

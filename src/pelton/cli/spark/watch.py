@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from pelton.client.blocking.subscription import Subscription
+    from pelton.client.sync.subscription import Subscription
 
 COLUMNS = ("QUERY", "STATE", "BATCH", "ROWS/S", "BATCH TIME", "LAG", "STREAMS", "AGE")
 _RIGHT = frozenset({"BATCH", "ROWS/S", "BATCH TIME", "LAG", "AGE"})

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pelton.api.calls import StreamRestoreRequest
     from pelton.api.streams import StreamConfig
     from pelton.client import StreamInfo
-    from pelton.client.blocking.backup import Backup
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.backup import Backup
+    from pelton.client.sync.jetstream import JetStream
 
 _FACTS = "backup.json"
 _ARCHIVE = "stream.tar.s2"
@@ -110,7 +110,7 @@ def begin(
     window_bytes: int = 0,
 ) -> Backup:
     """Begin the backup of a stream; ApiError if it is not possible."""
-    from pelton.client.blocking.backup import Backup
+    from pelton.client.sync.backup import Backup
 
     return Backup(
         jetstream,
@@ -215,7 +215,7 @@ def send(
     progress: bool = True,
 ) -> StreamInfo:
     """Restore the stream in a folder; ApiError if the server refuses, and then there is none."""
-    from pelton.client.blocking.backup import restore as restore_stream
+    from pelton.client.sync.backup import restore as restore_stream
 
     archive = folder / _ARCHIVE
     with progress_bar(config.name, wanted=progress) as tell:

@@ -30,7 +30,7 @@ from pelton.cli.values import Whole
 
 if TYPE_CHECKING:
     from pelton.client import StreamConfig, StreamInfo, StreamSource
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 
 @click.command()

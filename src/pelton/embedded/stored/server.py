@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from pelton.api.archives import MAGIC
 from pelton.client import connect_blocking
-from pelton.client.blocking.backup import restore
+from pelton.client.sync.backup import restore
 from pelton.core.base.clock import Clock
 from pelton.core.base.disk import PyDisk
 from pelton.core.base.readonly_disk import OverlayDisk

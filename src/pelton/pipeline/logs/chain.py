@@ -12,8 +12,8 @@ from pelton.pipeline.logs import names
 from pelton.pipeline.logs.files import Identity, Mark
 
 if TYPE_CHECKING:
-    from pelton.client.blocking.jetstream import JetStream, Publisher
     from pelton.client.plans.jetstream import StoredMessage
+    from pelton.client.sync.jetstream import JetStream, Publisher
 
 WINDOW_MESSAGES = 2000
 ACK_TIMEOUT_SECONDS = 10.0

@@ -15,7 +15,7 @@ import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.errors import not_installed
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import Chain

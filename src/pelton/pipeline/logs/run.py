@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 _LOOK_EVERY_SECONDS = 0.5
 

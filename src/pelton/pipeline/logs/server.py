@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.errors import ConnectError, PeltonError, StreamExistsError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.settings import LOOPBACK, RunError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.client.base.models import StreamInfo
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
     from pelton.pipeline.children import Children
     from pelton.pipeline.logs.settings import Settings
 

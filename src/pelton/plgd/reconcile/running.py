@@ -21,7 +21,7 @@ from .scanning import STATE, scan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
     from ..subjects import LeadType
     from .judging import Kept, Repair

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.blocking.bulk.columns import read_range
-from pelton.client.blocking.bulk.stored import read_stored
+from pelton.client.sync.bulk.columns import read_range
+from pelton.client.sync.bulk.stored import read_stored
 from pelton.core.protocol.subjects import collide
 
 from ..codec import decode_version
@@ -17,7 +17,7 @@ from .sightings import END_NS, Sightings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 STATE = "state"
 _REPAIR_STATE = f"{REPAIR_HEADER}: {STATE}".encode()

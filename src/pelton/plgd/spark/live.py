@@ -24,7 +24,7 @@ from ..tables.schemas import TWIN_LATEST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
     from .lake import Lake
 

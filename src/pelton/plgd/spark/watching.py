@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pelton.client.blocking.bulk.stored import read_stored
+from pelton.client.sync.bulk.stored import read_stored
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import MessageNotFoundError
 from pelton.spark.tables.rows import read_files
@@ -38,7 +38,7 @@ from .alerts import SUBJECT, received
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
     from pelton.plgd.tables.conditions import Alert, Bounds
     from pelton.plgd.tables.rows import Row
 

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from pelton.api.keyvalue import PURGE, PUT, operation_of
 from pelton.arrow import strings
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.blocking.bulk import columns as bulk
 from pelton.client.session.own_consumers import OwnConsumers
+from pelton.client.sync.bulk import columns as bulk
 from pelton.core.protocol.subjects import matches
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
@@ -49,7 +49,7 @@ from pelton.spark.reading.offsets import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.columns import Columns
     from pelton.spark.buckets.kv_bucket import Bucket
     from pelton.spark.buckets.kv_options import KvOptions

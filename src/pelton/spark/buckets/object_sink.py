@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
 DELETE, REFUSE = "delete", "refuse"

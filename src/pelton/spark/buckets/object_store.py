@@ -28,7 +28,7 @@ from pelton.errors import MessageNotFoundError, PeltonError, WrongLastSequenceEr
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.blocking.bulk.columns import next_stored
+from pelton.client.sync.bulk.columns import next_stored
 from pelton.errors import ApiError, MessageNotFoundError, StreamNotFoundError
 from pelton.spark.asking import Asking
 from pelton.spark.connection import ReadError, state_of
@@ -18,8 +18,8 @@ from pelton.spark.reading.patterns import cover
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pelton.client.blocking.jetstream import JetStream
     from pelton.client.plans.jetstream import StoredMessage
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.reading.offsets import StreamState
     from pelton.spark.reading.options import Options
     from pelton.spark.reading.positions import Position

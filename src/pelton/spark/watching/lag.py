@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pelton.client.base.models import ConsumerConfig, ConsumerInfo
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.reading.offsets import Offset
     from pelton.spark.reading.options import Options
     from pelton.spark.servers import Servers

@@ -31,15 +31,15 @@ from pelton.api.codec import encode
 from pelton.api.subjects import ACK_PREFIX
 from pelton.client.base.message import ACK
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.blocking.bulk.columns import ColumnReader
 from pelton.client.plans.jetstream import decode
+from pelton.client.sync.bulk.columns import ColumnReader
 from pelton.errors import ConsumerNotFoundError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pelton.client.base.models import ConsumerInfo
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
 
 DESCRIPTION = "Shadow of a Spark query: the ack floor is what the query has committed."
 _RESETS = (2, 14)

@@ -26,7 +26,7 @@ import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.blocking import connect_blocking
+from pelton.client.sync import connect_blocking
 from pelton.errors import PeltonError
 from pelton.spark.connection import client_options
 from pelton.spark.parsing import OptionError, parse
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pelton.client.blocking import BlockingClient
+    from pelton.client.sync import Client as BlockingClient
 
 SUBJECT = "spark.progress.{name}"
 QUEUE_MESSAGES = 1000

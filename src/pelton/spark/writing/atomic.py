@@ -58,8 +58,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pelton.client.blocking import BlockingClient, Question
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Question
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.publish_window import Rows
     from pelton.spark.writing.composing import Messages
     from pelton.spark.writing.plan import WritePlan

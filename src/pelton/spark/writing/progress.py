@@ -45,9 +45,9 @@ import msgspec
 
 from pelton.api.keyvalue import prefix_of, stream_of
 from pelton.client.base.models import StreamConfig
-from pelton.client.blocking.bulk.columns import read_range
-from pelton.client.blocking.bulk.stored import read_stored
 from pelton.client.plans.jetstream import MSG_ID
+from pelton.client.sync.bulk.columns import read_range
+from pelton.client.sync.bulk.stored import read_stored
 from pelton.errors import (
     ApiError,
     MessageNotFoundError,
@@ -59,7 +59,7 @@ from pelton.errors import (
 from pelton.spark.writing.row_errors import Task, WriteError
 
 if TYPE_CHECKING:
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.columns import Columns
     from pelton.spark.writing.target import Target
 

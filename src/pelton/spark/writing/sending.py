@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from pelton.client.blocking.bulk.rows import RowPublisher
 from pelton.client.plans.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
+from pelton.client.sync.bulk.rows import RowPublisher
 from pelton.core.bulk.publish_window import LONG_SUBJECT, TOO_LARGE
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (
@@ -39,8 +39,8 @@ from pelton.spark.writing.row_errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.blocking import BlockingClient
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.writing.composing import Messages
     from pelton.spark.writing.options import WriteOptions
     from pelton.spark.writing.progress import Progress

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from pelton.client.blocking.jetstream import JetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.spark.writing.composing import Messages
     from pelton.spark.writing.options import WriteOptions
 

@@ -12,7 +12,7 @@ from ..keyvalue.watching import Watching
 from .running import Blocking, Entered, Watched
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -34,7 +34,7 @@ class KeyWatch(Watched[KvEntry[V]], Watching[V], Generic[V]):
     is cancelled or times out loses no entry.
     """
 
-    client: BlockingClient
+    client: Client
 
 
 class KeyTransaction(Entered, Changes[V], Generic[V]):
@@ -50,7 +50,7 @@ class KeyTransaction(Entered, Changes[V], Generic[V]):
     The methods only collect; the end of the block stores. A key has one change at most.
     """
 
-    client: BlockingClient
+    client: Client
 
 
 class KeyValue(Blocking, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
@@ -69,7 +69,7 @@ class KeyValue(Blocking, Handle[V, KeyWatch[V], KeyTransaction[V]], Generic[V]):
     bytes, unless ``typed`` or ``with_values`` made the handle.
     """
 
-    client: BlockingClient
+    client: Client
     _watch_type = KeyWatch
     _transaction_type = KeyTransaction
 

@@ -24,7 +24,7 @@ from ..base.steps import Mailbox
 from ..session.session import Session
 from .guard import Bell, Guard, Sleeper
 from .keeping import IDLE_S, Keeper
-from .messages import BlockingMessage
+from .messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ KEEPER = -1
 """Leads while no call waits; a call takes over from it at once."""
 
 
-class Shared(Session[BlockingMessage]):
+class Shared(Session[Message]):
     """The part of a client that threads share."""
 
     _transport: Transport | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..protocol.options import ConnectOptions, Options, make_options
 from ..session.requests import Question
-from .connection import BlockingClient
+from .connection import Client
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..protocol.protocol_lines import OnProtocol
     from ..session.status import Status
 
-__all__ = ["BlockingClient", "Question", "connect_blocking"]
+__all__ = ["Client", "Question", "connect_blocking"]
 
 
 def connect_blocking(
@@ -33,7 +33,7 @@ def connect_blocking(
     on_status: Callable[[Status], object] | None = None,
     on_protocol: OnProtocol | None = None,
     **options: Unpack[ConnectOptions],
-) -> BlockingClient:
+) -> Client:
     """Connect to one of the servers; usable in ``with``.
 
     Example::
@@ -47,7 +47,7 @@ def connect_blocking(
 
     Handlers are called in whichever thread reads, and must return soon. on_error: gets each error that no
     call can raise: CallbackFailedError, ServerError; ``last_error`` is the last one. on_status: gets every event of
-    the connection, as ``BlockingClient.status()``. on_protocol: gets each line of the protocol with its
+    the connection, as ``Client.status()``. on_protocol: gets each line of the protocol with its
     direction, "in" or "out", without payloads and secrets.
 
     Raises ConnectError,
@@ -55,6 +55,6 @@ def connect_blocking(
     for options beside whole ``Options``; ContextError for a context that can't be used.
     """
     settings, context = make_options(servers, tls, options)
-    return BlockingClient(
+    return Client(
         settings, context, on_status=on_status, on_protocol=on_protocol, on_error=on_error
     )

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from ..base.forgotten import BlockingItems
 from ..base.steps import call
 from ..session.subscribing import Subscribed
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Entered, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..base.durations import Duration
-    from .connection import BlockingClient
+    from .connection import Client
 
 
-class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
+class Subscription(Entered, BlockingItems, Subscribed[Message]):
     """Messages of one subject, kept until they are taken; several threads share them.
 
     ::
@@ -28,16 +28,16 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
                 print(message.subject, message.data)
     """
 
-    client: BlockingClient
+    client: Client
 
-    def next(self, timeout: Duration | None = None) -> BlockingMessage:
+    def next(self, timeout: Duration | None = None) -> Message:
         """The next message; raises as ``taking``.
 
         A message that is there is taken without the guard, which would cost a fifth of the time.
         """
         if self._queue and self.dropped == self._reported:
             try:
-                message: BlockingMessage = self._queue.popleft()
+                message: Message = self._queue.popleft()
             except IndexError:
                 pass  # another thread took it
             else:
@@ -46,7 +46,7 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
                 return message
         return run(self.client, self._taking(timeout))
 
-    def __iter__(self) -> Iterator[BlockingMessage]:
+    def __iter__(self) -> Iterator[Message]:
         """Messages until the subscription ends; waits without limit.
 
         Raises ConnectionClosedError when the client is lost meanwhile.
@@ -65,4 +65,4 @@ class Subscription(Entered, BlockingItems, Subscribed[BlockingMessage]):
                 guard.give()
             yield message
 
-    drain = call(Subscribed[BlockingMessage]._draining)
+    drain = call(Subscribed[Message]._draining)

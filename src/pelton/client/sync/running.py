@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from ..base.steps import Flow, Steps
-    from .connection import BlockingClient
+    from .connection import Client
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +54,7 @@ def exclusive(method: F) -> F:
     return cast("F", guarded)
 
 
-def run(client: BlockingClient, steps: Steps[T]) -> T:
+def run(client: Client, steps: Steps[T]) -> T:
     """Carry out the steps of a call, and return its result."""
     answer: Any = None
     client._guard.take()
@@ -79,7 +79,7 @@ def run(client: BlockingClient, steps: Steps[T]) -> T:
         client._guard.give()
 
 
-def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
+def iterate(client: Client, flow: Flow[T]) -> Generator[T, None, None]:
     """Carry out the steps of a flow, and yield its items."""
     go_on: Callable[[Any], Any] = flow.send
     answer: Any = None
@@ -105,7 +105,7 @@ def iterate(client: BlockingClient, flow: Flow[T]) -> Generator[T, None, None]:
         return
 
 
-def perform(client: BlockingClient, step: Step) -> Any:
+def perform(client: Client, step: Step) -> Any:
     """Carry out one step, and return its result."""
     if isinstance(step, Until):
         return client._wait(step.done, step.seconds, step.box, step.other)
@@ -172,7 +172,7 @@ class Blocking(Blocks):
 class Iterated(Blocking, BlockingItems, Generic[T]):
     """Base of objects for ``for``: the steps of ``_following`` return an item, or raise Ended."""
 
-    client: BlockingClient
+    client: Client
     """The client that it belongs to."""
     _following: Callable[..., Steps[T]]
 
@@ -192,7 +192,7 @@ class Entered(Blocking, BlockingOnly):
     """Base of objects for ``with``, which run the steps of ``_leaving`` at the end."""
 
     __slots__ = ()
-    client: BlockingClient
+    client: Client
     """The client that it belongs to."""
     _leaving: Callable[[type[BaseException] | None], Steps[None]]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...base.interest import Interest
     from ...base.message import BaseMessage
-    from ..connection import BlockingClient
+    from ..connection import Client
 
 WINDOW = 16_384
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -41,7 +41,7 @@ class RowPublisher:
 
     def __init__(
         self,
-        client: BlockingClient,
+        client: Client,
         *,
         common: bytes = b"",
         numbered: bytes = b"",
@@ -69,7 +69,7 @@ class RowPublisher:
         self._complaint: Exception | None = None
         self.open(client)
 
-    def open(self, client: BlockingClient) -> None:
+    def open(self, client: Client) -> None:
         """Capture the answers that come over this connection; RuntimeError when another reader does."""
         if client._connection.capture is not None:
             raise RuntimeError("the connection is captured by another reader")

@@ -17,7 +17,7 @@ from .batches import AtomicBatch, FastBatch
 from .bulk.columns import ColumnReader, read_range
 from .consuming import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
-from .messages import BlockingMessage
+from .messages import Message
 from .publishing import Publisher
 from .pulling import PullConsumer
 from .running import Blocking, run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..base.models import ConsumerConfig
-    from .connection import BlockingClient
+    from .connection import Client
     from .groups import ElasticGroup, StaticGroup
     from .keyvalue import KeyValue
     from .objects import ObjectStore
@@ -37,13 +37,13 @@ __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
 class JetStream(
     Blocking,
-    Streams[BlockingMessage],
+    Streams[Message],
     Consumers[Consumer, PushConsumer],
     KeyValues["KeyValue[bytes]"],
     Buckets["ObjectStore"],
     ConsumerGroups["StaticGroup", "ElasticGroup"],
 ):
-    """Streams, consumers and buckets over a connection; made by ``BlockingClient.jetstream``.
+    """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
     Every call raises ApiError when the server refuses, PeltonTimeoutError without an answer, NoRespondersError
     without JetStream.
@@ -55,7 +55,7 @@ class JetStream(
         ack = js.publish("orders.new", b"42 bolts", msg_id="order-1")
     """
 
-    client: BlockingClient
+    client: Client
 
     _consumer_type = Consumer
     _push_consumer_type = PushConsumer
@@ -109,4 +109,4 @@ class PushSubscription(Pushed, Subscription):
                 message.ack()
     """
 
-    client: BlockingClient
+    client: Client

@@ -12,7 +12,7 @@ from .running import Entered, run
 
 if TYPE_CHECKING:
     from ..plans.jetstream import Headers
-    from .connection import BlockingClient
+    from .connection import Client
 
 
 class AtomicBatch(Entered, Atomic):
@@ -30,7 +30,7 @@ class AtomicBatch(Entered, Atomic):
         print(batch.ack.seq)
     """
 
-    client: BlockingClient
+    client: Client
 
 
 class FastBatch(Entered, Fast):
@@ -48,7 +48,7 @@ class FastBatch(Entered, Fast):
                 batch.publish("readings.oven", reading)
     """
 
-    client: BlockingClient
+    client: Client
 
     def publish(self, subject: str, data: bytes = b"", *, headers: Headers | None = None) -> None:
         """Queue a message; waits while the stream is too far behind.

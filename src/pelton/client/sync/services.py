@@ -17,7 +17,7 @@ from ..base.arguments import waits
 from ..base.forgotten import BlockingOnly
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Blocking, exclusive, run
 from .subscription import Subscription
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..base.durations import Duration
     from ..plans.jetstream import Headers
     from ..services.models import ServiceConfig
-    from .connection import BlockingClient
+    from .connection import Client
 
 Handler: TypeAlias = Callable[["Request"], "bytes | None"]
 """A handler of requests."""
@@ -43,7 +43,7 @@ class Request(BaseRequest):
             request.respond(str(sum(request.json(list[int]))).encode())
     """
 
-    client: BlockingClient
+    client: Client
 
     @exclusive
     def respond(self, data: bytes = b"", headers: Headers | None = None) -> None:
@@ -67,7 +67,7 @@ class ServiceGroup(Blocking, Grouping[Request, Handler, "ServiceGroup"]):
             service.group("v1").add_endpoint("add", handle)
     """
 
-    client: BlockingClient
+    client: Client
 
     def _new_group(self) -> ServiceGroup:
         return ServiceGroup()
@@ -88,11 +88,11 @@ class ServiceGroup(Blocking, Grouping[Request, Handler, "ServiceGroup"]):
 class Threads:
     """The threads in which the handlers of one endpoint run: as many as are needed, up to a limit."""
 
-    def __init__(self, most: int, handle: Callable[[BlockingMessage], None]) -> None:
+    def __init__(self, most: int, handle: Callable[[Message], None]) -> None:
         """``handle`` handles one request, and raises nothing."""
         self._most = most
         self._handle = handle
-        self._jobs: SimpleQueue[BlockingMessage | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Message | None] = SimpleQueue()
         self._started = 0
         self.busy = 0
 
@@ -101,7 +101,7 @@ class Threads:
         """Whether another request may begin."""
         return self.busy < self._most
 
-    def begin(self, message: BlockingMessage) -> None:
+    def begin(self, message: Message) -> None:
         """Let a thread handle the request; for callers that have the client's guard."""
         self.busy += 1
         if self.busy > self._started:
@@ -120,7 +120,7 @@ class Threads:
 
 
 class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup]):
-    """A service; made by ``BlockingClient.add_service``.
+    """A service; made by ``Client.add_service``.
 
     Requests are handled while a thread calls ``run``: in that thread, one at a time (several threads may
     call it), or those of an endpoint with ``concurrency`` in as many threads of their own. ``ping`` and its
@@ -139,9 +139,9 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
             service.run()
     """
 
-    client: BlockingClient
+    client: Client
 
-    def __init__(self, client: BlockingClient, config: ServiceConfig) -> None:
+    def __init__(self, client: Client, config: ServiceConfig) -> None:
         """Made by ``add_service``."""
         super().__init__(client, config)
         self._threads: dict[str, Threads] = {}  # of endpoints with concurrency, by subject
@@ -216,7 +216,7 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
     def _handle(
         self,
         endpoint: Endpoint[Request],
-        message: BlockingMessage,
+        message: Message,
         caught: type[BaseException] = Exception,
     ) -> None:
         client, me = self.client, threading.get_ident()
@@ -292,8 +292,8 @@ class Service(ServiceGroup, BlockingOnly, Serving[Request, Handler, ServiceGroup
         self.stop()
 
 
-class ServiceClient(Blocking, Finding[BlockingMessage]):
-    """Finds services and calls them; made by ``BlockingClient.service_client``.
+class ServiceClient(Blocking, Finding[Message]):
+    """Finds services and calls them; made by ``Client.service_client``.
 
     Example::
 
@@ -301,4 +301,4 @@ class ServiceClient(Blocking, Finding[BlockingMessage]):
             print(each.name, each.version, each.id)
     """
 
-    client: BlockingClient
+    client: Client

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..jetstream.counters import Counting
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Blocking
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 
-class Counter(Blocking, Counting[BlockingMessage]):
+class Counter(Blocking, Counting[Message]):
     """The counters of one stream; made by ``js.counter(stream)``::
 
     counter = js.counter("HITS")
@@ -20,4 +20,4 @@ class Counter(Blocking, Counting[BlockingMessage]):
     counter.get("hits.home")
     """
 
-    client: BlockingClient
+    client: Client

@@ -10,7 +10,7 @@ from ..session.session import OUTPUT_BYTES
 from .running import Entered, run
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 
 class Publisher(Entered, Publishing):
@@ -27,7 +27,7 @@ class Publisher(Entered, Publishing):
                 publisher.publish("orders.new", b"%d" % number, msg_id=f"order-{number}")
     """
 
-    client: BlockingClient
+    client: Client
 
     def publish(
         self,

@@ -24,23 +24,23 @@ from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
 from ..consume.pushed import Pushing, PushOperation
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Entered, exclusive, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from .connection import BlockingClient
+    from .connection import Client
 
 
-class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
+class _Operation(Entered, BlockingItems, Operation[Message]):
     """The iteration and the handlers of an operation, for blocking code."""
 
-    client: BlockingClient
+    client: Client
 
     def _check_callback(
-        self, callback: Callable[[BlockingMessage], object], concurrency: int, auto_extend: bool
+        self, callback: Callable[[Message], object], concurrency: int, auto_extend: bool
     ) -> None:
         if waits(callback):
             raise TypeError(
@@ -51,7 +51,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
     def _begin(self) -> None:
         self._running = False
         self._handlers: set[int] = set()  # threads
-        self._ended: deque[tuple[int, BlockingMessage, Exception | None]] = deque()
+        self._ended: deque[tuple[int, Message, Exception | None]] = deque()
         intake = self._intake
         intake.begin()
         # Nobody can take or handle messages of an operation that was garbage-collected.
@@ -82,7 +82,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         """Messages until the operation ends; RuntimeError when it has a callback."""
         return self._iterating()
 
-    def __next__(self) -> BlockingMessage:
+    def __next__(self) -> Message:
         """The next message; raises the error that ended the operation. Several threads share them."""
         intake, queue, guard = self._intake, self._queue, self.client._guard
         guard.take()
@@ -106,7 +106,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
                     self._outcome()
                     raise StopIteration
                 run(self.client, intake.awaiting(intake.takers, intake.has_message, math.inf))
-            message: BlockingMessage = queue.popleft()
+            message: Message = queue.popleft()
             self._last = message
             if intake.extension.on:
                 intake.extension.given[threading.get_ident()] = message
@@ -159,7 +159,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
             self._handlers.discard(me)
 
     @exclusive
-    def _next_to_handle(self, deadline: float) -> BlockingMessage | None:
+    def _next_to_handle(self, deadline: float) -> Message | None:
         """The next message; None at the end, or when the time is over."""
         intake, queue = self._intake, self._queue
         while not queue or time.monotonic() >= deadline:
@@ -167,11 +167,11 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
             if left <= 0 or self._is_done():
                 return None
             run(self.client, intake.awaiting(intake.takers, self._has_work, left))
-        message: BlockingMessage = queue.popleft()
+        message: Message = queue.popleft()
         intake.handling[0] = message
         return message
 
-    def _call(self, message: BlockingMessage) -> Exception | None:
+    def _call(self, message: Message) -> Exception | None:
         """Let the callback handle a message; returns what it raised."""
         assert self._callback is not None
         try:
@@ -181,7 +181,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         return None
 
     @exclusive
-    def _settle(self, message: BlockingMessage, error: Exception | None, number: int = 0) -> None:
+    def _settle(self, message: Message, error: Exception | None, number: int = 0) -> None:
         """A handler has returned."""
         self._intake.handling.pop(number, None)
         if error is not None:
@@ -196,7 +196,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
 
     def _run_threads(self, deadline: float, count: int) -> None:
         """Pass messages to threads until they have ended."""
-        jobs: SimpleQueue[tuple[int, BlockingMessage] | None] = SimpleQueue()
+        jobs: SimpleQueue[tuple[int, Message] | None] = SimpleQueue()
         threads = [
             threading.Thread(target=self._work, args=(jobs,), daemon=True) for _ in range(count)
         ]
@@ -216,7 +216,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
         self,
         deadline: float,
         count: int,
-        jobs: SimpleQueue[tuple[int, BlockingMessage] | None],
+        jobs: SimpleQueue[tuple[int, Message] | None],
     ) -> None:
         intake, queue, handling = self._intake, self._queue, self._intake.handling
         ended = self._ended
@@ -231,7 +231,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
                 return
             while queue and free and left > 0:
                 number = free.pop()
-                next_message: BlockingMessage = queue.popleft()
+                next_message: Message = queue.popleft()
                 handling[number] = next_message
                 jobs.put((number, next_message))
 
@@ -242,7 +242,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
             wait = left if left > 0 else math.inf
             run(self.client, intake.awaiting(intake.takers, news, wait))
 
-    def _work(self, jobs: SimpleQueue[tuple[int, BlockingMessage] | None]) -> None:
+    def _work(self, jobs: SimpleQueue[tuple[int, Message] | None]) -> None:
         """Handle messages in a thread."""
         me, guard = threading.get_ident(), self.client._guard
         self._handlers.add(me)
@@ -261,7 +261,7 @@ class _Operation(Entered, BlockingItems, Operation[BlockingMessage]):
             self._handlers.discard(me)
 
 
-class ConsumerMessages(_Operation, PullOperation[BlockingMessage]):
+class ConsumerMessages(_Operation, PullOperation[Message]):
     """Messages of a pull consumer or an ordered consumer without end; made by ``consume``.
 
     ::
@@ -274,10 +274,10 @@ class ConsumerMessages(_Operation, PullOperation[BlockingMessage]):
             messages.run()  # until a handler calls messages.stop()
     """
 
-    client: BlockingClient
+    client: Client
 
 
-class PushMessages(_Operation, PushOperation[BlockingMessage]):
+class PushMessages(_Operation, PushOperation[Message]):
     """Messages of a push consumer without end; made by ``PushConsumer.consume``.
 
     ::
@@ -286,10 +286,10 @@ class PushMessages(_Operation, PushOperation[BlockingMessage]):
             messages.run()  # until a handler calls messages.stop()
     """
 
-    client: BlockingClient
+    client: Client
 
 
-class Consumer(Entered, Consuming[BlockingMessage]):
+class Consumer(Entered, Consuming[Message]):
     """A pull consumer; made by ``JetStream.consumer``.
 
     ``next``, ``fetch`` and ``consume`` may be used at the same time and by several threads. ::
@@ -300,13 +300,13 @@ class Consumer(Entered, Consuming[BlockingMessage]):
             message.ack()
     """
 
-    client: BlockingClient
+    client: Client
 
     close = exclusive(Consuming.close)
     consume = made(ConsumerMessages)
 
 
-class OrderedConsumer(Entered, Ordering[BlockingMessage]):
+class OrderedConsumer(Entered, Ordering[Message]):
     """An ordered consumer; made by ``JetStream.ordered_consumer``. One operation at a time.
 
     ::
@@ -317,12 +317,12 @@ class OrderedConsumer(Entered, Ordering[BlockingMessage]):
                 print(message.metadata.stream_seq)
     """
 
-    client: BlockingClient
+    client: Client
 
     consume = made(ConsumerMessages)
 
 
-class PushConsumer(Entered, Pushing[BlockingMessage]):
+class PushConsumer(Entered, Pushing[Message]):
     """A push consumer; made by ``JetStream.push_consumer``.
 
     ::
@@ -333,6 +333,6 @@ class PushConsumer(Entered, Pushing[BlockingMessage]):
                 message.ack()
     """
 
-    client: BlockingClient
+    client: Client
 
     consume = made(PushMessages)

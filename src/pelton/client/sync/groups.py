@@ -8,14 +8,14 @@ from ..base.steps import made
 from ..groups.managing import ElasticGroups, StaticGroups
 from ..groups.operation import GroupOperation
 from .consuming import _Operation
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Blocking
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 
-class GroupMessages(_Operation, GroupOperation[BlockingMessage]):
+class GroupMessages(_Operation, GroupOperation[Message]):
     """Messages of a member of a group without end; made by ``consume`` of a group.
 
     ::
@@ -28,10 +28,10 @@ class GroupMessages(_Operation, GroupOperation[BlockingMessage]):
             messages.run()  # until a handler calls messages.stop()
     """
 
-    client: BlockingClient
+    client: Client
 
 
-class StaticGroup(Blocking, StaticGroups[BlockingMessage]):
+class StaticGroup(Blocking, StaticGroups[Message]):
     """A static consumer group; made by ``JetStream.static_group`` and ``create_static_group``.
 
     The stream's subjects begin with the number of a partition, and the members never change. ::
@@ -43,12 +43,12 @@ class StaticGroup(Blocking, StaticGroups[BlockingMessage]):
                 message.ack()
     """
 
-    client: BlockingClient
+    client: Client
 
     consume = made(GroupMessages)
 
 
-class ElasticGroup(Blocking, ElasticGroups[BlockingMessage]):
+class ElasticGroup(Blocking, ElasticGroups[Message]):
     """An elastic consumer group; made by ``JetStream.elastic_group`` and ``create_elastic_group``.
 
     A stream of its own copies the messages of any stream, and members come and go. ::
@@ -63,6 +63,6 @@ class ElasticGroup(Blocking, ElasticGroups[BlockingMessage]):
                 message.ack()
     """
 
-    client: BlockingClient
+    client: Client
 
     consume = made(GroupMessages)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..plans.jetstream import Headers
 
 
-class BlockingMessage(Blocking, BaseMessage):
+class Message(Blocking, BaseMessage):
     """A message with the methods of blocking code.
 
     An ``ack`` is sent at once; one that soon follows another waits 2 ms for more, except over ``memory://``.

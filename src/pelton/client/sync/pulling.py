@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pelton.errors import ClientInUseError
 
 from ..jetstream.pulling import Pulling
-from .messages import BlockingMessage
+from .messages import Message
 from .running import Entered, exclusive
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 
-class PullConsumer(Entered, Pulling[BlockingMessage]):
+class PullConsumer(Entered, Pulling[Message]):
     """Pulls messages of one consumer; made by ``JetStream.pull``.
 
     One call at a time: a call during that of another thread raises ClientInUseError.
@@ -30,7 +30,7 @@ class PullConsumer(Entered, Pulling[BlockingMessage]):
                 message.ack()
     """
 
-    client: BlockingClient
+    client: Client
     _user = 0  # the thread of the running call
 
     close = exclusive(Pulling.close)

@@ -10,7 +10,7 @@ from ..objects.watching import Watching
 from .running import Blocking, Watched
 
 if TYPE_CHECKING:
-    from .connection import BlockingClient
+    from .connection import Client
 
 
 class ObjectWatcher(Watched[ObjectInfo | None], Watching):
@@ -27,7 +27,7 @@ class ObjectWatcher(Watched[ObjectInfo | None], Watching):
                 print(info.name, info.size)
     """
 
-    client: BlockingClient
+    client: Client
 
 
 class ObjectStore(Blocking, Storing[ObjectWatcher]):
@@ -40,5 +40,5 @@ class ObjectStore(Blocking, Storing[ObjectWatcher]):
         data = store.get("july.pdf")
     """
 
-    client: BlockingClient
+    client: Client
     _watch_type = ObjectWatcher

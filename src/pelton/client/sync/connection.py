@@ -33,7 +33,7 @@ from ..session.session import (
     Session,
 )
 from .guard import Sleeper
-from .messages import BlockingMessage
+from .messages import Message
 from .opening import open_transport
 from .running import Blocking, exclusive, run
 from .sharing import GATHER_S, KEEPER, Shared, forget
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
 
-class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
+class Client(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
     """A connection for blocking code; made by ``connect_blocking``.
 
     ::
@@ -81,7 +81,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         on_error: Callable[[Exception], object] | None = None,
     ) -> None:
         """Connects; raises ConnectError, AuthenticationError."""
-        super().__init__(options, BlockingMessage, time.monotonic, random.SystemRandom())
+        super().__init__(options, Message, time.monotonic, random.SystemRandom())
         self._listen(on_status, on_protocol, on_error)
         self._tls_context = tls_context
         self._transport = None
@@ -99,7 +99,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._end_leading(outer)
         self._keeper.start()
 
-    def __enter__(self) -> BlockingClient:
+    def __enter__(self) -> Client:
         """The client itself."""
         return self
 
@@ -472,7 +472,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
             self._bell.wake()
             self._keeper.rouse()
 
-    _report = exclusive(Session[BlockingMessage]._report)
+    _report = exclusive(Session[Message]._report)
 
     # -- verbs -------------------------------------------------------------------------------------
 
@@ -546,7 +546,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self._reopen(timeout)
         return self._requests.ask(subject, data, raw_headers or encode_header_map(headers))
 
-    _answer_to = call(Session[BlockingMessage]._answering)
+    _answer_to = call(Session[Message]._answering)
 
     @exclusive
     def drain(self, timeout: Duration | None = None) -> None:
@@ -559,7 +559,7 @@ class BlockingClient(Blocking, Shared, Making["JetStream", "Service", "ServiceCl
         self.flush(timeout)
         self.close()
 
-    set_servers = exclusive(Session[BlockingMessage].set_servers)
+    set_servers = exclusive(Session[Message].set_servers)
     status = made(StatusEvents)
 
     def _jetstream_type(self) -> Callable[..., JetStream]:
