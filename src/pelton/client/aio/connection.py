@@ -16,14 +16,14 @@ import logging
 import math
 import random
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pelton.errors import ConnectError, ConnectionLostError, PeltonError, PeltonTimeoutError
 
 from ..base.arguments import checked
 from ..base.forgotten import AsyncOnly
 from ..base.memory import open_socket
-from ..base.steps import made
+from ..base.steps import Mailbox, made
 from ..plans.jetstream import Headers, encode_header_map
 from ..protocol import events
 from ..protocol.tls import begins_with_tls, make_context
@@ -31,25 +31,27 @@ from ..services.making import Making
 from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from .messages import Message
 from .proxying import open_through
-from .running import Awaited, run
+from .running import Awaited, iterate, run, worked
 from .status import StatusEvents
 from .subscription import Subscription
 from .transport import Link
-from .waiting import Waits, clock_of
+from .waiting import Waits, clock_of, until
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from ..base.addresses import Server
     from ..base.durations import Duration
-    from ..base.steps import Owner
+    from ..base.steps import Flow, Owner, Steps
     from ..protocol.options import Options
     from .handlers import Handlers
     from .jetstream import JetStream
     from .services import Service, ServiceClient
 
 CLOSE_TIMEOUT_S = 2.0
+
+T = TypeVar("T")
 
 Callback: TypeAlias = "Callable[[Message], object]"
 """A handler of the messages of a subscription: a function or a coroutine function."""
@@ -302,8 +304,45 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             self._plan_flush()
             self._plan_ping()
 
-    # -- tasks and handlers
-    # -------------------------------------------------------------------------
+    # -- waiting: what the calls of both halves are made of ----------------------------------------
+
+    _until = until
+
+    async def _ready(self, seconds: float | None = None) -> None:
+        """Nothing: a lost connection is replaced in the background."""
+
+    async def _send_queued(self) -> None:
+        """Send queued output soon; waits while the transport has more than enough to write."""
+        self._plan_flush()
+        if self._much_waits:
+            await self._wait_writable()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
+        await self._until(Mailbox(), _never, seconds)
+
+    async def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:
+        """Call a function that may block, such as a read from a file, in another thread.
+
+        A thread cannot be stopped: a cancelled task first waits for its end, unless it does not ``finish``
+        by itself, as a read from a pipe.
+        """
+        result: T = await worked(self._loop.run_in_executor(None, function), finishes)
+        return result
+
+    async def _awaited(self, awaitable: Awaitable[T]) -> T:
+        """The result of what a user gave to await."""
+        return await awaitable
+
+    async def _run(self, steps: Steps[T]) -> T:
+        """Carry out steps."""
+        return await run(self, steps)
+
+    def _flow(self, flow: Flow[T]) -> AsyncIterator[T]:
+        """Carry out the steps of a flow, and yield its items."""
+        return iterate(self, flow)
+
+    # -- tasks and handlers ------------------------------------------------------------------------
 
     def _spawn(self, work: Any, *, finishes: bool = False) -> asyncio.Task[Any]:
         """Run a coroutine in the background.
@@ -433,6 +472,10 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         from .services import Service, ServiceClient
 
         return Service, ServiceClient
+
+
+def _never() -> bool:
+    return False
 
 
 def _call_soon(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..base.arguments import waits
 from ..base.durations import Duration, to_seconds
 from ..base.forgotten import AsyncItems
-from ..base.steps import Until, made
+from ..base.steps import made
 from ..consume.handles import Consuming
 from ..consume.operation import Operation, PullOperation
 from ..consume.ordering import Ordering
@@ -94,7 +94,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
             if intake.over:
                 self._outcome()
                 raise StopAsyncIteration
-            await until(self.client, Until(intake.takers, intake.has_message, math.inf))
+            await until(self.client, intake.takers, intake.has_message, math.inf)
         message: Message = queue.popleft()
         self._last = message
         if intake.extension.on:
@@ -128,7 +128,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
                 while not queue:
                     if intake.over or (hire is not None and intake.takers._waiting):
                         return
-                    await until(self.client, Until(intake.takers, intake.has_message, math.inf))
+                    await until(self.client, intake.takers, intake.has_message, math.inf)
                 message = queue.popleft()
                 if queue and hire is not None:
                     hire()
@@ -173,7 +173,7 @@ class _Operation(Entered, AsyncItems, Operation[Message]):
         """
         self._check_runs()
         seconds = math.inf if timeout is None else to_seconds(timeout)
-        if await until(self.client, Until(self._intake.events, self._is_done, seconds)):
+        if await until(self.client, self._intake.events, self._is_done, seconds):
             self._outcome()
 
 

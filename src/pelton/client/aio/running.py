@@ -45,7 +45,7 @@ def _runner(begin: Callable[..., Steps[Any]]) -> Callable[..., Coroutine[Any, An
             while True:
                 try:
                     if isinstance(step, Until):
-                        answer = await until(client, step)
+                        answer = await until(client, step.box, step.done, step.seconds)
                     elif isinstance(step, Send):
                         client._plan_flush()
                         if client._much_waits:
@@ -99,7 +99,7 @@ async def perform(client: Client, step: Step) -> Any:
     if isinstance(step, Request):
         return await _run(client, client._asking(step))
     if isinstance(step, Until):
-        return await until(client, step)
+        return await until(client, step.box, step.done, step.seconds)
     if isinstance(step, Send):
         client._plan_flush()
         await client._wait_writable()
@@ -110,13 +110,13 @@ async def perform(client: Client, step: Step) -> Any:
     elif isinstance(step, Dial):
         await client._dial(step.server)
     elif isinstance(step, Work):
-        return await _worked(client._loop.run_in_executor(None, step.function), step.finishes)
+        return await worked(client._loop.run_in_executor(None, step.function), step.finishes)
     elif isinstance(step, Await):
         return await step.awaitable
     return None
 
 
-async def _worked(work: asyncio.Future[Any], finishes: bool) -> Any:
+async def worked(work: asyncio.Future[Any], finishes: bool) -> Any:
     """The result of what a thread does. A thread cannot be stopped: a cancelled task waits for its end."""
     if not finishes:
         return await work

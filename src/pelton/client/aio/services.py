@@ -12,7 +12,6 @@ from pelton.errors import PeltonError
 
 from ..base.arguments import waits
 from ..base.forgotten import AsyncOnly
-from ..base.steps import Until
 from ..services.discovery import Finding
 from ..services.serving import BaseRequest, Endpoint, Grouping, Serving
 from .messages import Message
@@ -168,7 +167,7 @@ class Service(ServiceGroup, AsyncOnly, Serving[Request, Handler, ServiceGroup]):
         self._check_lost()
 
     async def _wait_for_end(self) -> None:
-        await until(self.client, Until(self._changes, lambda: self._ended, math.inf))
+        await until(self.client, self._changes, lambda: self._ended, math.inf)
         if not self.client.closed:  # a handler that has stopped the service goes on
             for endpoint in self._endpoints:
                 await endpoint.subscription._all_handled()

@@ -11,7 +11,6 @@ from pelton.errors import SlowConsumerError
 from ..base.arguments import waits
 from ..base.forgotten import AsyncItems
 from ..base.message import callback_failed
-from ..base.steps import Until
 from ..session.subscribing import Subscribed
 from .messages import Message
 from .running import Entered, run
@@ -104,7 +103,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         Raises ConnectionClosedError when the client was lost, SlowConsumerError once after messages were dropped.
         """
         if not self._queue:
-            await until(self.client, Until(self, self._has_news, math.inf))
+            await until(self.client, self, self._has_news, math.inf)
             if self._over():
                 raise StopAsyncIteration
         return self._take()
@@ -114,7 +113,7 @@ class Subscription(Entered, AsyncItems, Subscribed[Message]):
         assert self._callback is not None
         self._hiring = False
         while self._queue or not self._waiting or len(self._workers) == 1:
-            await until(self.client, Until(self, self._has_work, math.inf))
+            await until(self.client, self, self._has_work, math.inf)
             if not self._queue:
                 return  # ``end`` has reported why
             message = self._take(tell=False)  # ``_drop`` reports drops

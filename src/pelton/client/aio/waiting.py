@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from ..base.steps import Until
+    from ..base.steps import Mailbox
     from .connection import Client
 
 LOOK_S = 1e-6
@@ -167,14 +167,14 @@ class Waits:
             self._plan(max(due, now + len(self._waiting) * LOOK_S))
 
 
-async def until(client: Client, step: Until) -> bool:
-    """Wait until the step's condition holds; False when the time is over."""
-    done, box, waits = step.done, step.box, client._waits
+async def until(client: Client, box: Mailbox, done: Callable[[], bool], seconds: float) -> bool:
+    """Wait until ``done()`` holds; False when the time is over. What changes it stirs the ``box``."""
     if done():
         return True
+    waits = client._waits
     if client._connection.bytes_waiting:
         client._flush_for_wait()
-    deadline = waits.clock() + step.seconds
+    deadline = waits.clock() + seconds
     while True:
         waiting = Waiting(waits, deadline)
         waits.add(waiting)

@@ -6,10 +6,11 @@ does so while no call waits. ``Options`` can be pickled, so another process can 
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pelton.errors import (
     CallbackFailedError,
@@ -35,18 +36,18 @@ from ..session.session import (
 from .guard import Sleeper
 from .messages import Message
 from .opening import open_transport
-from .running import Blocking, exclusive, run
+from .running import Blocking, exclusive, iterate, run
 from .sharing import GATHER_S, KEEPER, Shared, forget
 from .status import StatusEvents
 from .subscription import Subscription
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from ..base.addresses import Server
     from ..base.durations import Duration
-    from ..base.steps import Owner
+    from ..base.steps import Flow, Owner, Steps
     from ..protocol.options import Options
     from ..protocol.protocol_lines import OnProtocol
     from ..session.requests import Question
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from .jetstream import JetStream
     from .services import Service, ServiceClient
     from .transport import Transport
+
+T = TypeVar("T")
 
 LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
 
@@ -430,6 +433,44 @@ class Client(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
                 self._keeper_sends = True
                 self._keeper.rouse()
 
+    # -- waiting: what the calls of both halves are made of ----------------------------------------
+
+    def _until(
+        self, box: Mailbox, done: Callable[[], bool], seconds: float, other: Mailbox | None = None
+    ) -> bool:
+        """Wait until ``done()`` holds; False when the time is over. What changes it stirs a box."""
+        return self._wait(done, seconds, box, other)
+
+    def _ready(self, seconds: float | None = None) -> None:
+        """Make sure of a connection; PeltonTimeoutError, ConnectionClosedError."""
+        self._reopen(seconds)
+
+    def _send_queued(self) -> None:
+        """Send queued output."""
+        self._flush_output()
+
+    def _sleep(self, seconds: float) -> None:
+        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
+        self._wait(_never, seconds, Mailbox())
+
+    def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:
+        """Call a function that may block, such as a read from a file, while other threads go on."""
+        return self._guard.without(function)
+
+    def _awaited(self, awaitable: Awaitable[T]) -> T:
+        """TypeError: only asyncio awaits."""
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()  # or Python warns that nobody awaited it
+        raise TypeError("a blocking client cannot await: give an iterator, or use asyncio")
+
+    def _run(self, steps: Steps[T]) -> T:
+        """Carry out steps."""
+        return run(self, steps)
+
+    def _flow(self, flow: Flow[T]) -> Iterator[T]:
+        """Carry out the steps of a flow, and yield its items."""
+        return iterate(self, flow)
+
     @checked
     def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
         """Read, and call callbacks, until ``done()`` holds; False when the time is over.
@@ -571,3 +612,7 @@ class Client(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
         from .services import Service, ServiceClient
 
         return Service, ServiceClient
+
+
+def _never() -> bool:
+    return False
