@@ -13,8 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from pelton import testing
-from pelton.client import StreamConfig
+from pelton import StreamConfig, testing
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -42,7 +41,7 @@ def main() -> None:
         starts.append(timed(broker.start))
 
         def ask(broker: testing.Broker = broker) -> None:
-            with broker.connect_blocking() as client:
+            with broker.connect_sync() as client:
                 client.jetstream().account_info()
 
         answers.append(timed(ask))
@@ -51,7 +50,7 @@ def main() -> None:
     show("connect, one API call, close", answers)
     show("stop", stops)
 
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = client.jetstream()
         for number in range(5):
             js.create_stream(StreamConfig(name=f"S{number}"))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 from nats.js import api
 
-from pelton.client import KeyValueConfig, connect, connect_blocking
+from pelton import connect, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -83,8 +83,7 @@ async def ours(url: str, span: float) -> Rates:
     """The rates of this client, asyncio."""
     async with connect(url) as client:
         js = client.jetstream()
-        config = KeyValueConfig(bucket="bench", storage="memory")
-        found = await measured(await js.create_key_value(config), span)
+        found = await measured(await js.create_key_value("bench", storage="memory"), span)
         await js.delete_key_value("bench")
     return found
 
@@ -92,9 +91,9 @@ async def ours(url: str, span: float) -> Rates:
 def blocking(url: str, span: float) -> Rates:
     """The rates of this client, blocking."""
     found: Rates = {}
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         js = client.jetstream()
-        kv = js.create_key_value(KeyValueConfig(bucket="bench", storage="memory"))
+        kv = js.create_key_value("bench", storage="memory")
         for name, call in (("put", lambda key: kv.put(key, VALUE)), ("get", kv.get)):
             watch = Watch(span)
             while (key := watch.go_on()) is not None:

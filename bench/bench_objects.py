@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import nats
 
-from pelton.client import ObjectStoreConfig, connect, connect_blocking
+from pelton import ObjectStoreConfig, connect, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -99,7 +99,7 @@ def main() -> None:
     url = sys.argv[1]
     large = os.urandom(int(sys.argv[2] if len(sys.argv) > 2 else 100) * 10**6)
     spent: Spent = {}
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         js = client.jetstream()
         store = js.create_object_store(ObjectStoreConfig(bucket=BUCKET, storage="memory"))
         try:

@@ -40,7 +40,7 @@ import nats
 from deltalake import DeltaTable
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig, sync
 from pelton.spark.session import end_session, session
 from pelton.testing import LocalServer
 
@@ -113,7 +113,7 @@ class TupleReader(DataSourceReader):
 
     def read(self, partition: TuplePartition):
         """Tuples."""
-        with connect_blocking(self.url) as client:
+        with sync.connect(self.url) as client:
             batches = client.jetstream().read_columns(STREAM, partition.first, partition.last)
             for columns in batches:
                 for seq, ns, subject, _, payload in columns.rows():
@@ -139,7 +139,7 @@ class TupleSource(DataSource):
 
 def fill(url: str, count: int, have: int = 0) -> None:
     """The stream, with that many messages; with ``have`` of them already there, if any."""
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         jetstream = client.jetstream(timeout=60)
         if not have:
             if any(name == STREAM for name in jetstream.stream_names()):
@@ -242,7 +242,7 @@ def seconds_of(spark, how: str, options: dict[str, str]) -> float:
 
 def micro_batches(spark, options: dict[str, str], count: int) -> list[float]:
     """Seconds of micro-batches of one message each, the first few left out."""
-    with tempfile.TemporaryDirectory() as folder, connect_blocking(options["servers"]) as client:
+    with tempfile.TemporaryDirectory() as folder, sync.connect(options["servers"]) as client:
         query = (
             spark.readStream.format("jetstream")
             .options(**options, startingOffsets="latest")
@@ -263,7 +263,7 @@ def micro_batches(spark, options: dict[str, str], count: int) -> list[float]:
 
 def writing_seconds(spark, side: Side, way: str, rows: str, count: int) -> float:
     """How long a batch write of the rows in a Parquet file into an empty stream takes."""
-    with connect_blocking(side.url) as client:
+    with sync.connect(side.url) as client:
         jetstream = client.jetstream(timeout=60)
         if any(name == WRITTEN for name in jetstream.stream_names()):
             jetstream.delete_stream(WRITTEN)

@@ -29,8 +29,9 @@ from pathlib import Path
 from bench_spark import Side, nats_server
 from deltalake import DeltaTable
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
 from pelton.spark.session import end_session, jvm_pid, session
+from pelton.sync import connect
 from pelton.testing import LocalServer
 
 STREAM = "DEVICES"
@@ -60,7 +61,7 @@ def payloads(seed: int) -> Iterator[tuple[str, bytes]]:
 def publish(url: str, count: int, rate: float, seed: int) -> None:
     """That many messages, at a rate per second (0: as fast as it goes)."""
     source = payloads(seed)
-    with connect_blocking(url) as client, client.jetstream().publisher(window=4096) as publisher:
+    with connect(url) as client, client.jetstream().publisher(window=4096) as publisher:
         begin = time.monotonic()
         for number in range(count):
             publisher.publish(*next(source))
@@ -174,7 +175,7 @@ def into_table(spark, url: str, folder: str, trigger: dict[str, object]):
 
 def made(side: Side, messages: int) -> None:
     """The stream anew, with that many messages."""
-    with connect_blocking(side.url) as client:
+    with connect(side.url) as client:
         jetstream = client.jetstream(timeout=60)
         if any(name == STREAM for name in jetstream.stream_names()):
             jetstream.delete_stream(STREAM)

@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
 from pelton.spark.session import end_session, session
+from pelton.sync import connect
 from pelton.testing import LocalServer
 
 PAYLOAD_BYTES = 128
@@ -48,7 +49,7 @@ class Figures:
 
 def fill(url: str, count: int) -> None:
     """A stream with that many messages."""
-    with connect_blocking(url) as client:
+    with connect(url) as client:
         jetstream = client.jetstream(timeout=60)
         jetstream.create_stream(
             StreamConfig(name=SOURCE, subjects=["writebench.>"], allow_direct=True)
@@ -66,7 +67,7 @@ def rows_of(spark, count: int):
 
 def write_rate(spark, url: str, mode: str, storage: str, count: int) -> float:
     """Rows per second into a new stream."""
-    with connect_blocking(url) as client:
+    with connect(url) as client:
         jetstream = client.jetstream(timeout=60)
         jetstream.create_stream(
             StreamConfig(
@@ -121,7 +122,7 @@ def delta_seconds(spark, url: str, count: int) -> float:
 
 def micro_batches(spark, url: str, sink: str, count: int, figures: Figures) -> None:
     """Seconds of micro-batches of one message each, the first few left out."""
-    with tempfile.TemporaryDirectory() as folder, connect_blocking(url) as client:
+    with tempfile.TemporaryDirectory() as folder, connect(url) as client:
         jetstream = client.jetstream(timeout=60)
         frame = spark.readStream.format("jetstream").options(
             servers=url, stream=SOURCE, startingOffsets="latest"

@@ -35,14 +35,14 @@ class Pelton:
 
     @asynccontextmanager
     async def connected(self, url):
-        from pelton.client import connect
+        from pelton import connect
 
         async with connect(url) as nc:
             self.nc, self.js = nc, nc.jetstream()
             yield
 
     async def stream(self, name):
-        from pelton.client import StreamConfig
+        from pelton import StreamConfig
 
         await self.js.create_stream(StreamConfig(name=name, subjects=[name]))
 
@@ -56,7 +56,7 @@ class Pelton:
             await self.js.publish(name, PAYLOAD)
 
     async def consume(self, name, count):
-        from pelton.client import ConsumerConfig
+        from pelton import ConsumerConfig
 
         await self.js.create_consumer(
             name, ConsumerConfig(name="c", durable_name="c", ack_policy="explicit")
@@ -73,13 +73,13 @@ class Pelton:
         return timed
 
     async def fetch(self, name, count):
-        from pelton.client import ConsumerConfig
+        from pelton import ConsumerConfig
 
         await self.js.create_consumer(
             name, ConsumerConfig(name="f", durable_name="f", ack_policy="explicit")
         )
         with Timed() as timed:
-            async with self.js.pull(name, "f") as consumer:
+            async with await self.js.consumer(name, "f") as consumer:
                 while count > 0:
                     for message in await consumer.fetch(100, timeout=5):
                         await message.ack()
@@ -103,12 +103,10 @@ class Pelton:
         return timed
 
     async def bucket(self, name):
-        from pelton.client import KeyValueConfig
-
-        return await self.js.create_key_value(KeyValueConfig(bucket=name))
+        return await self.js.create_key_value(name)
 
     async def objects(self, name):
-        from pelton.client import ObjectStoreConfig
+        from pelton import ObjectStoreConfig
 
         store = await self.js.create_object_store(ObjectStoreConfig(bucket=name))
         return store.put, store.get

@@ -30,11 +30,12 @@ import pyarrow.compute as pc
 from bench_spark_cost import Processes, bytes_below, per_million
 from deltalake import DeltaTable
 
-from pelton.client import Nanoseconds, StreamConfig, connect_blocking
+from pelton import Nanoseconds, StreamConfig
 from pelton.plgd.spark.lake import Counts, Lake
 from pelton.plgd.spark.running import Source, hub_session, stream
 from pelton.plgd.tables import Settings
 from pelton.spark.session import end_session, jvm_pid, session
+from pelton.sync import connect
 from pelton.testing import LocalServer
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Bench:
 
     def fill(self, file: str, count: int) -> None:
         """The stream anew, with the first messages of a file."""
-        with connect_blocking(self.server.url) as client:
+        with connect(self.server.url) as client:
             js = client.jetstream(timeout=60)
             if STREAM in js.stream_names():
                 js.delete_stream(STREAM)
@@ -99,7 +100,7 @@ class Bench:
                 StreamConfig(name=STREAM, subjects=["plgd.>"], duplicate_window=window)
             )
         plgd_load.publish(self.server.url, file, 0, count, 0)
-        with connect_blocking(self.server.url) as client:
+        with connect(self.server.url) as client:
             if (found := client.jetstream().stream_info(STREAM).state.messages) != count:
                 raise SystemExit(f"the stream has {found} messages instead of {count}")
 
@@ -181,7 +182,7 @@ class Bench:
         held = 0
         lake = Lake(f"{folder}/tables", Settings())
         lake.create()
-        with connect_blocking(self.server.url) as client:
+        with connect(self.server.url) as client:
             js = client.jetstream()
 
             def told(number: int, counts: Counts) -> None:

@@ -268,7 +268,7 @@ class Reader:
                 text=True,
             )
         code = re.sub(
-            r"(?<!server\.)(?<!broker\.)\b(connect|connect_blocking)\(\)",  # those have their own URL
+            r"(?<!server\.)(?<!broker\.)\b(connect|connect)\(\)",  # those have their own URL
             rf"\1({self.url!r})",
             self._own(block.text),
         )

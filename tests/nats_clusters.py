@@ -18,7 +18,7 @@ from tests.peers import ServerProcess, free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
 
 SIZE = 3
 PAUSE_S = 0.1
@@ -53,7 +53,7 @@ class NatsCluster:
         for node in self.nodes.values():
             node.start()
 
-    def kill_leader(self, client: BlockingClient, stream: str) -> None:
+    def kill_leader(self, client: Client, stream: str) -> None:
         """Kill the server that leads a stream, without warning."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not (leader := leader_of(client, stream)):
@@ -61,7 +61,7 @@ class NatsCluster:
             time.sleep(PAUSE_S)
         self.nodes[leader].stop(kill=True)
 
-    def revive(self, client: BlockingClient, stream: str) -> None:
+    def revive(self, client: Client, stream: str) -> None:
         """Start what was killed, and wait until each server has all of the stream."""
         for node in self.nodes.values():
             if node.process is None:
@@ -77,7 +77,7 @@ class NatsCluster:
             node.remove()
 
 
-def cluster_of(client: BlockingClient, stream: str) -> dict[str, Any]:
+def cluster_of(client: Client, stream: str) -> dict[str, Any]:
     """Who leads a stream and who follows; {} while nobody answers."""
     try:
         answer = json.loads(client.request(f"$JS.API.STREAM.INFO.{stream}", timeout=2).data)
@@ -87,19 +87,19 @@ def cluster_of(client: BlockingClient, stream: str) -> dict[str, Any]:
     return found
 
 
-def leader_of(client: BlockingClient, stream: str) -> str:
+def leader_of(client: Client, stream: str) -> str:
     """The name of the server that leads a stream; '' while there is none."""
     return str(cluster_of(client, stream).get("leader", ""))
 
 
-def current(client: BlockingClient, stream: str, size: int) -> bool:
+def current(client: Client, stream: str, size: int) -> bool:
     """Whether all servers have what the stream has."""
     found = cluster_of(client, stream)
     followers = [peer for peer in found.get("replicas", []) if peer["current"]]
     return bool(found.get("leader")) and len(followers) == size - 1
 
 
-def wait_until_ready(client: BlockingClient) -> None:
+def wait_until_ready(client: Client) -> None:
     """Until JetStream has a leader and all servers are in its group."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     probe = b'{"name": "READY", "subjects": ["ready"], "num_replicas": 3, "storage": "memory"}'

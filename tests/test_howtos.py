@@ -25,6 +25,7 @@ CLIENT_PAGES = (
     "publish",
     "schedules-and-counters",
     "services",
+    "trace-with-opentelemetry",
     "use-the-client",
 )
 

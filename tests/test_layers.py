@@ -28,19 +28,22 @@ CLIENT_SIDE = SHARED | {"client"}
 # Component -> the components it may import. A component is a folder or module directly under
 # src/pelton.
 MAY_IMPORT: dict[str, set[str]] = {
-    "": set(),  # pelton/__init__.py
+    "": {"exports", "sync", "client", "api", "errors"},  # pelton/__init__.py: names for programs
+    "exports": set(),
+    "sync": {"exports", "client"},  # those for blocking code
     "core": set(),
     **dict.fromkeys(VALUES, BASE),
     "api": BASE,
     "arrow": BASE,
     "engine": SHARED,
-    "client": SHARED,
+    "client": SHARED | {"exports"},  # for the text of an error
     "server": SHARED | {"engine"},
     "store": SHARED | {"engine"},
     "spark": CLIENT_SIDE | {"arrow"},
     "sql": CLIENT_SIDE | {"arrow", "engine", "store"},
     "pipeline": CLIENT_SIDE | {"spark"},
     "kombu": CLIENT_SIDE,
+    "opentelemetry": CLIENT_SIDE | {""},  # its version
     "apply": CLIENT_SIDE,
     "plgd": CLIENT_SIDE | {"spark"},
     "embedded": CLIENT_SIDE | {"engine", "server", "store"},
@@ -99,18 +102,21 @@ ROOMS: dict[str, set[str]] = {
     "consumer": {"base", "protocol", "broker", "log", "stream"},
 }
 
-# The rooms of the client, bottom up, likewise.
+# The rooms of the client, and its modules that both halves use, bottom up, likewise.
 CLIENT_ROOMS: dict[str, set[str]] = {
     "base": set(),
     "protocol": {"base"},
-    "plans": {"base"},
-    "session": {"base", "protocol", "plans"},
-    "jetstream": {"base", "protocol", "plans", "session"},
-    "services": {"base", "protocol", "plans", "session"},
-    "consume": {"base", "session", "jetstream"},
-    "keyvalue": {"base", "plans", "jetstream"},
-    "objects": {"base", "plans", "session", "jetstream"},
-    "groups": {"base", "session", "jetstream", "consume", "keyvalue"},
+    "session": {"base", "protocol"},
+    "counters": set(),
+    "groups": {"base"},
+    "publishing": {"base"},
+    "stored": {"base"},
+    "batches": {"base", "protocol"},
+    "schedules": {"base", "protocol"},
+    "services": {"base", "protocol"},
+    "consume": {"base", "session"},
+    "keyvalue": {"base", "stored"},
+    "objects": {"base", "consume"},
 }
 CLIENT_SHELLS = {"aio", "sync"}  # import all rooms, and never each other
 
@@ -223,7 +229,7 @@ def of_ours(name: str) -> str | None:
     if top != "pelton":
         return None
     if len(rest) == 1 and rest[0] not in MAY_IMPORT:
-        return ""  # a name that pelton/__init__.py defines
+        return "" if rest[0] == "__version__" else "client"  # what pelton/__init__.py has of it
     return rest[0] if rest else ""
 
 
@@ -239,6 +245,23 @@ def test_a_module_imports_only_what_lies_below_it() -> None:
             if (target := of_ours(name)) is not None and target not in allowed
         ]
     assert len(PYTHON_FILES) > 1
+    assert not bad, bad
+
+
+def test_code_of_ours_imports_a_name_from_the_module_that_defines_it() -> None:
+    """``pelton`` and ``pelton.sync`` are for programs: they are above everything else."""
+    doors = {"__init__.py", "sync.py"}
+    bad = []
+    for path in PYTHON_FILES:
+        if str(path.relative_to(SOURCE)) in doors:
+            continue
+        for node in ast.walk(tree_of(path)):  # also what is imported for types only
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = {alias.name for alias in node.names}
+                door = node.module == "pelton.sync" or (
+                    node.module == "pelton" and not names <= {*MAY_IMPORT, "__version__"}
+                )
+                bad += [f"{path.relative_to(SOURCE)}:{node.lineno}"] if door else []
     assert not bad, bad
 
 
@@ -398,7 +421,8 @@ def circle(paths: Iterable[Path]) -> list[str]:
         name: {
             found
             for _, each in imported(path, tree_of(path))
-            if (found := each if each in names else each.rpartition(".")[0]) in names
+            if each != "pelton.__version__"  # it is there before the package imports anything
+            and (found := each if each in names else each.rpartition(".")[0]) in names
         }
         - {name}
         for name, path in names.items()
@@ -454,7 +478,9 @@ def upward(
 ) -> tuple[set[str], list[str]]:
     """The rooms of a package, and their imports of rooms that are not below; modules named in `above` import all."""
     files = [path for path in PYTHON_FILES if component(path) == package]
-    rooms = {path: path.relative_to(SOURCE / package).parts[0] for path in files}
+    rooms = {
+        path: path.relative_to(SOURCE / package).parts[0].removesuffix(".py") for path in files
+    }
     found = [
         f"{module(path)}:{line} {name}"
         for path, room in rooms.items()
@@ -468,8 +494,8 @@ def upward(
 @pytest.mark.parametrize(
     ("package", "rooms", "above"),
     [
-        ("engine", ENGINE_ROOMS, {"__init__.py", "engine.py"}),
-        ("client", CLIENT_ROOMS | {s: set(CLIENT_ROOMS) for s in CLIENT_SHELLS}, {"__init__.py"}),
+        ("engine", ENGINE_ROOMS, {"__init__", "engine"}),
+        ("client", CLIENT_ROOMS | {s: set(CLIENT_ROOMS) for s in CLIENT_SHELLS}, {"__init__"}),
     ],
 )
 def test_a_room_of_a_package_imports_only_the_rooms_below_it(
@@ -530,7 +556,9 @@ def test_nothing_but_tests_imports_testing() -> None:
 @pytest.mark.parametrize(
     ("source", "allowed"),
     [
-        ("from pelton.client import connect", False),
+        ("from pelton.client.aio import connect", False),
+        ("from pelton import connect", False),
+        ("from pelton.sync import connect", False),
         ("import pelton.server.app", False),
         ("from ..server import app", False),
         ("from pelton.api import types", True),

@@ -1,4 +1,4 @@
-"""What the project shows to the world: the changelog's rule, the tag's check, workflows, issue forms."""
+"""What the project shows to the world (changelog, tags, workflows, issue forms), and files that a tool makes."""
 
 import re
 import subprocess
@@ -73,6 +73,12 @@ def test_a_release_needs_its_day_in_the_changelog() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert pelton.__version__ == PROJECT["version"]
+
+
+def test_the_blocking_half_of_the_client_is_made_of_the_other() -> None:
+    command = [sys.executable, ROOT / "tools/gen_sync.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # -- workflows ------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from typing import TypeGuard
 
 import pytest
 
-import pelton.client
+import pelton.sync
 from pelton.client.base.message import BaseMessage
-from pelton.client.base.steps import Awaits, Blocks
 from tests.owners import classes_of
 from tests.statements import statements
 
@@ -268,6 +267,7 @@ def private_uses(tree: ast.AST) -> Iterator[ast.Attribute]:
 
 
 CLIENT = ROOT / "src/pelton/client"
+HALVES = ("pelton.client.aio.", "pelton.client.sync.")
 
 
 @cache
@@ -279,8 +279,10 @@ def parts_of_held_objects() -> frozenset[str]:
     """
     held = [
         kind
-        for name in pelton.client.__all__
-        if issubclass(kind := type_of(getattr(pelton.client, name)), Awaits | Blocks | BaseMessage)
+        for door in (pelton, pelton.sync)
+        for name in vars(door)["__all__"]
+        if issubclass(kind := type_of(getattr(door, name)), BaseMessage)
+        or kind.__module__.startswith(HALVES)
     ]
     bases = {base.__name__ for kind in held for base in kind.__mro__}
     found: set[str] = {name for kind in held for name in dir(kind)}

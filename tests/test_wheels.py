@@ -32,7 +32,8 @@ def test_a_wheel_without_compiled_modules_has_a_client(tmp_path: Path) -> None:
         opened.extractall(unpacked)
     assert not [path for path in unpacked.rglob("*") if path.suffix in {".so", ".pyd", ".c"}]
     program = (
-        "import pelton.client, pelton.client.sync\n"
+        "from pelton import connect\n"
+        "from pelton.sync import connect\n"
         "from pelton.core.protocol import wire\n"
         "print(wire.__file__)"
     )

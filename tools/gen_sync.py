@@ -5,7 +5,8 @@
     src/pelton/client/aio/keyvalue.py ── without async and await ──► src/pelton/client/sync/keyvalue.py
 
 Threads may share a blocking client, so every public method that waits holds the client's lock, which is
-given away while it waits. The modules that differ in more than that are written twice: see ``MODULES``.
+given away while it waits, unless it is ``@unlocked``. The modules that differ in more than that are written
+twice: see ``MODULES``.
 
 Usage: ``python tools/gen_sync.py`` writes the files; with ``--check`` it names those that differ, and exits 1.
 """
@@ -20,7 +21,35 @@ from pathlib import Path
 import libcst as cst
 
 CLIENT = Path(__file__).parents[1] / "src" / "pelton" / "client"
-MODULES: tuple[str, ...] = ()
+MODULES = (
+    "attempts",
+    "batches",
+    "connection",
+    "consumergroups",
+    "consumers",
+    "counters",
+    "groups",
+    "jetstream",
+    "keyvalue",
+    "keyvalues",
+    "management",
+    "members",
+    "messages",
+    "objectstore",
+    "objectstores",
+    "objecttransfers",
+    "operations",
+    "own_consumers",
+    "publishing",
+    "services",
+    "stored",
+    "transactions",
+    "upkeep",
+    "watches",
+)
+"""The modules that are made; the others of ``client/sync`` are written twice."""
+FIXES = ("--fix", "--unsafe-fixes", "-q", "--select", "I,F401,C416,UP028")
+"""Sorted imports; and loops that are simple once they do not await."""
 HEAD = "# Made of client/aio/{name}.py by tools/gen_sync.py: change that file, and run it again.\n"
 
 NAMES = {
@@ -41,8 +70,10 @@ NAMES = {
 }
 LOCKED = {"__enter__", "__exit__", "__next__"}
 """Special methods that wait."""
-IMPORT = "from .backend import locked\n"
-_WORDS = re.compile(r"\bawait (?=[\w(])(?!a |an |the |it )|\basync (?=with\b|for\b|def\b)")
+IMPORT = "from .locks import locked\n"
+_WORDS = re.compile(
+    r"\bawait (?=[\w(])(?!(?:an?|the|it)(?:[ ,;:]|\.(?!\w)))|\basync (?=with\b|for\b|def\b)"
+)
 
 
 class _WithoutAwait(cst.CSTTransformer):
@@ -90,10 +121,22 @@ class _WithoutAwait(cst.CSTTransformer):
         name = updated_node.name.value
         made = updated_node.with_changes(asynchronous=None)
         is_method = bool(self._inside) and self._inside[-1]
-        if not is_method or (name.startswith("_") and name not in LOCKED):
+        own = {
+            each.decorator.value for each in made.decorators if isinstance(each.decorator, cst.Name)
+        }
+        hidden = name.startswith("_") and name not in LOCKED
+        if not is_method or hidden or own & {"locked", "unlocked"}:
             return made
         lock = cst.Decorator(cst.Name("locked"))
         return made.with_changes(decorators=[lock, *made.decorators])
+
+    def leave_Subscript(
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """``Awaitable[T]`` becomes T."""
+        index = updated_node.slice[0].slice
+        awaitable = updated_node.value.deep_equals(cst.Name("Awaitable"))
+        return index.value if awaitable and isinstance(index, cst.Index) else updated_node
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         return updated_node.with_changes(value=NAMES.get(updated_node.value, updated_node.value))
@@ -112,7 +155,9 @@ class _WithoutAwait(cst.CSTTransformer):
 def sync(name: str, text: str) -> str:
     """The text of a module of ``client/sync``, not yet tidied."""
     made = cst.parse_module(text).visit(_WithoutAwait()).code
-    if re.search(r"^\s*@locked$", made, re.MULTILINE) and "import locked" not in made:
+    if re.search(r"^\s*@locked$", made, re.MULTILINE) and not re.search(
+        r"import.*\blocked\b", made
+    ):
         future = "from __future__ import annotations\n"
         made = made.replace(future, f"{future}\n{IMPORT}", 1)
     return HEAD.format(name=name) + made
@@ -127,7 +172,7 @@ def make(folder: Path) -> None:
         path.write_text(sync(name, text), "utf-8")
         paths.append(str(path))
     config = ["--config", str(CLIENT.parents[2] / "pyproject.toml")]
-    for step in (["check", "--fix", "-q", "--select", "I,F401"], ["format", "-q"]):
+    for step in (["check", *FIXES], ["format", "-q"]):
         subprocess.run([sys.executable, "-m", "ruff", *step, *config, *paths], check=True)
 
 

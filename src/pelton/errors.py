@@ -10,7 +10,6 @@
     ├── PeltonTimeoutError             no answer in time (also a builtin TimeoutError)
     ├── NoRespondersError              no subscription for the subject of a request
     ├── SlowConsumerError              a subscription dropped messages because it was read too slowly
-    ├── ClientInUseError               another thread uses this handle (also a RuntimeError)
     ├── DirectGetError                 a direct get of stored messages was refused; ``status``
     ├── ContextError                   a context of the nats command can't be used (also a ValueError)
     ├── ConsumerBusyError              an ordered consumer runs another operation (also a RuntimeError)
@@ -143,18 +142,6 @@ class SlowConsumerError(PeltonError):
     def __reduce__(self) -> tuple[type[SlowConsumerError], tuple[str, int]]:
         """Copies and pickles rebuild the error from the same arguments."""
         return type(self), (self.subject, self.dropped)
-
-
-class ClientInUseError(PeltonError, RuntimeError):
-    """A handle for one thread was called during a call of another thread; nothing was sent."""
-
-    def __init__(
-        self,
-        text: str = "another thread is pulling with this handle, and nothing was sent: "
-        "make a handle for each thread, or use JetStream.consumer",
-    ) -> None:
-        """The text tells the caller what several threads may use."""
-        super().__init__(text)
 
 
 class ContextError(PeltonError, ValueError):

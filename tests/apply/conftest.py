@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
+from pelton.sync import connect
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import take_turns
 
@@ -32,7 +33,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def connected(server: ServerProcess) -> Iterator[JetStream]:
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         yield client.jetstream()
 
 

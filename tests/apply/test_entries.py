@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from pelton import KeyValueConfig
 from pelton.api import StreamConfig
 from pelton.apply.executing import ApplyFailed, execute
 from pelton.apply.exporting import Format, export
@@ -17,7 +18,6 @@ from pelton.apply.planning import Plan, plan
 from pelton.apply.reading import checked, read
 from pelton.apply.showing import lines
 from pelton.apply.terraform import File
-from pelton.client import KeyValueConfig
 from pelton.client.sync.jetstream import JetStream
 from tests.apply.test_round_trips import FILES
 from tests.ways import length

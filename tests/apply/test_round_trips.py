@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
+from pelton import ApiError, StreamSource
 from pelton.api import ConsumerConfig, StreamConfig, decode_response, encode
 from pelton.apply.executing import execute
 from pelton.apply.exporting import FORMATS, export
@@ -19,7 +20,6 @@ from pelton.apply.model import Declared, Place, Resource
 from pelton.apply.planning import plan
 from pelton.apply.reading import checked, read
 from pelton.apply.terraform import File
-from pelton.client import ApiError, StreamSource
 from pelton.client.base.models import ConsumerConfig as ClientConsumerConfig
 from pelton.client.base.models import StreamConfig as ClientStreamConfig
 from tests.apply.conftest import clear

@@ -18,13 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pelton import StreamConfig
 from pelton.apply import executing
 from pelton.apply.executing import execute_each
 from pelton.apply.planning import Change, Difference, Plan
 from pelton.apply.watching import LONGEST_WAIT_S, Glances, Patience, Watch
 from pelton.cli.configuration.reconciling import Order, _Reconciler
-from pelton.client import StreamConfig, connect_blocking
 from pelton.client.sync.jetstream import JetStream
+from pelton.sync import connect
 from tests import copies
 from tests.copies.local import LocalServer
 from tests.peers import ServerProcess
@@ -264,7 +265,7 @@ def test_what_is_gone_again_behind_a_change_is_looked_at_soon(
     file, hour_ns = write(tmp_path / "x.json", ORDERS), 3600 * 10**9
     session: Any = SimpleNamespace(jetstream=lambda client: client.jetstream(), as_json=True)
     reconciler = _Reconciler(session, Order((str(file),), (), "", False, True, False, hour_ns))
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         with monkeypatch.context() as patch:
             patch.setattr(executing, "execute_each", made_and_gone)
             assert reconciler.look(client) < LONGEST_WAIT_S

@@ -186,7 +186,7 @@ OPTIONS: dict[str, str] = {
 
 # Commands of the nats tool that are not here -> what the error message names.
 ABSENT: dict[str, str] = {
-    "plugins": "pelton.client",
+    "plugins": "pelton.sync",
     "bench oldjs": "bench js",
     "governor": "kv create",
     "streem": "did you mean 'stream'?",

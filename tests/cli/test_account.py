@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.server.configured import configured
@@ -17,7 +17,7 @@ from tests.server.configured import configured
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from tests.cli.conftest import Ran
 
     Run = Callable[..., Ran]
@@ -48,13 +48,13 @@ def fill(run: Run, server: ServerProcess) -> None:
     assert run("kv", "put", "settings", "colour", "red").status == 0
     assert run("object", "add", "files").status == 0
     assert run("object", "put", "files", "--name", "big", stdin=b"x" * 300_000).status == 0
-    with connect_blocking(server.url) as client, client.jetstream().publisher() as publisher:
+    with connect(server.url) as client, client.jetstream().publisher() as publisher:
         for number in range(500):
             publisher.publish(f"r.{number % 7}", b"%d" % number)
         publisher.publish("o.new", b"bolts")
 
 
-def empty(client: BlockingClient) -> None:
+def empty(client: Client) -> None:
     js = client.jetstream()
     for name in js.stream_names():
         js.delete_stream(name)
@@ -95,7 +95,7 @@ def test_everything_is_backed_up_and_restored(
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*"))
     again = run("account", "backup", folder, "-f")
     assert (again.status, "not empty" in again.err) == (1, True)
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         empty(client)
         assert run("account", "restore", folder).status == 0
         assert state(run) == before
@@ -132,7 +132,7 @@ def test_an_interrupted_backup_goes_on(run: Run, server: ServerProcess, tmp_path
     assert ran.out.endswith("5 streams: 2 done, 3 kept\n")
     assert sorted(each.name for each in folder.iterdir()) == NAMES
     assert (folder / "KV_settings" / "stream.tar.s2").stat().st_mtime_ns == kept
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         empty(client)
     (folder / "READINGS" / "backup.json").unlink()
     (folder / "ALSO").mkdir()
@@ -151,7 +151,7 @@ def test_one_damaged_archive_fails_alone(run: Run, server: ServerProcess, tmp_pa
     fill(run, server)
     folder = tmp_path / "backup"
     assert run("account", "backup", folder, "-f").status == 0
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         empty(client)
     archive = folder / "READINGS" / "stream.tar.s2"
     archive.write_bytes(b"no archive at all" * 100)
@@ -185,10 +185,10 @@ def test_an_account_reports_on_itself(
     with configured(kind, CONFIG % tmp_path) as running:
         url = f"nats://127.0.0.1:{running.ports['port']}"
         monkeypatch.setenv("NATS_URL", url)
-        with connect_blocking(url, name="worker") as client:
+        with connect(url, name="worker") as client:
             subscription = client.subscribe("orders.new")
             client.publish("orders.new", b"x" * 100)
-            subscription.next(timeout=20)
+            assert subscription.next(timeout=20) is not None
             words = ("account", "report", "connections")
             found = {each["name"]: each for each in cli(*words, "--json").json}
             assert found["worker"]["in_bytes"] >= 100

@@ -21,7 +21,7 @@ from pelton.cli.audit.archive import (
 )
 from pelton.cli.audit.catalog import checks
 from pelton.cli.audit.check import Check, run
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests.cli.test_server_reports import CONFIG
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -302,7 +302,7 @@ def test_a_server_is_gathered_and_checked(
     path = tmp_path / "archive.zip"
     with configured(kind, CONFIG % (tmp_path / "store")) as running:
         address = f"127.0.0.1:{running.ports['port']}"
-        with connect_blocking(f"nats://{address}") as client:
+        with connect(f"nats://{address}") as client:
             metadata = {MONITOR + "enabled": "true", MONITOR + "msgs-critical": "5"}
             config = {"name": "S", "subjects": ["s"], "metadata": metadata, "max_msgs": 2}
             client.request("$JS.API.STREAM.CREATE.S", json.dumps(config).encode())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pelton.client import connect_blocking
+from pelton import sync
 from pelton.errors import PeltonError
 from pelton.nkeys import KeyPair, read_credentials, verify
 from pelton.server.auth.claims import AccountClaims, OperatorClaims, UserClaims
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from tests.cli.conftest import Ran
 
     Run = Callable[..., Ran]
@@ -57,8 +57,8 @@ class Served(NamedTuple):
     url: str
     folder: Path
 
-    def connect(self, creds: str) -> BlockingClient:
-        return connect_blocking(self.url, creds=str(self.folder / creds), reconnect=False)
+    def connect(self, creds: str) -> Client:
+        return sync.connect(self.url, creds=str(self.folder / creds), reconnect=False)
 
     def refuses(self, creds: str) -> bool:
         with contextlib.suppress(PeltonError):

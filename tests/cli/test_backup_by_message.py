@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton import ConsumerConfig, StreamConfig
+from pelton.sync import connect
 from tests import copies
 from tests.ways import SEED, length
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pelton.client import BlockingJetStream
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
-    with connect_blocking(peer.url) as client:
+def js(peer: ServerProcess) -> Iterator[JetStream]:
+    with connect(peer.url) as client:
         yield client.jetstream()
 
 
-def fill(js: BlockingJetStream, name: str, draw: random.Random, count: int) -> None:
+def fill(js: JetStream, name: str, draw: random.Random, count: int) -> None:
     js.create_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
     with js.publisher() as publisher:
         for number in range(count):
@@ -61,16 +62,14 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def rows(js: BlockingJetStream, name: str) -> list[Any]:
+def rows(js: JetStream, name: str) -> list[Any]:
     found = []
     for columns in js.read_columns(name, 1, js.stream_info(name).state.last_seq + 1):
         found += columns.rows()
     return found
 
 
-def test_it_restores_the_stream(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
-) -> None:
+def test_it_restores_the_stream(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     fill(js, unique, random.Random(SEED), 60)
     stored, state = rows(js, unique), js.stream_info(unique).state
     floors = [js.consumer_info(unique, name).ack_floor.stream_seq for name in "cn"]
@@ -95,7 +94,7 @@ def test_it_restores_the_stream(
 
 
 def test_killed_anywhere_it_goes_on(
-    js: BlockingJetStream, peer: ServerProcess, unique: str, tmp_path: Path
+    js: JetStream, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
     draw = random.Random(SEED)
     fill(js, unique, draw, length(15_000, 40_000))
@@ -127,7 +126,7 @@ def test_killed_anywhere_it_goes_on(
 
 
 def test_interrupted_behind_its_archive_it_goes_on(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: Run, js: JetStream, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pelton.cli.streams import backup_by_message as module
 
@@ -146,7 +145,7 @@ def test_interrupted_behind_its_archive_it_goes_on(
 
 @pytest.mark.parametrize("cut", [0.0, 0.4, 1.0])
 def test_what_is_noted_counts(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, cut: float
+    at: Run, js: JetStream, unique: str, tmp_path: Path, cut: float
 ) -> None:
     """Bytes behind the note are read again; with fewer bytes than noted it begins anew."""
     draw = random.Random(7)
@@ -172,9 +171,7 @@ def test_what_is_noted_counts(
     assert rows(js, unique) == stored
 
 
-def test_another_stream_of_that_name(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
-) -> None:
+def test_another_stream_of_that_name(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[unique]))
     (tmp_path / "messages.part").write_bytes(b"")
     (tmp_path / "backup.part.json").write_text(json.dumps({"created": 7}))

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from pelton.cli.__main__ import main
-from pelton.client import connect_blocking
 from pelton.client.sync.backup import Backup
 from pelton.client.sync.backup import restore as send
 from pelton.errors import ApiError
+from pelton.sync import connect
 from tests.copies.local import LocalServer
 
 
@@ -113,9 +113,9 @@ def test_mistakes(run, stream, tmp_path):
 
 
 def test_large_backups_over_the_wire(server):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         jetstream = client.jetstream()
-        from pelton.client import StreamConfig
+        from pelton import StreamConfig
 
         jetstream.create_stream(StreamConfig(name="L", subjects=["l"], num_replicas=1))
         noise = bytes((n * n + n // 251) % 256 for n in range(100_000))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pelton.cli.bench.load import shares
 from pelton.cli.bench.report import percentile, spread
 from pelton.cli.bench.supply import Pace, Subjects, Supply
-from pelton.client import connect_blocking
 from pelton.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser
+from pelton.sync import connect
 from tests import copies
 
 if TYPE_CHECKING:
@@ -209,13 +209,13 @@ def test_an_interrupted_load_says_what_it_has_done(peer: ServerProcess, unique: 
 @contextmanager
 def subscribed(url: str, subject: str) -> Iterator[Callable[[int], None]]:
     """A function that waits until so many messages have come."""
-    with connect_blocking(url) as client:
+    with connect(url) as client:
         subscription = client.subscribe(subject)
         client.flush()
 
         def heard(count: int) -> None:
             for _ in range(count):
-                subscription.next(60)
+                assert subscription.next(60) is not None
 
         yield heard
 

@@ -12,17 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from pelton import ConsumerConfig, KeyValueConfig, StreamConfig, StreamInfo, StreamSource
 from pelton.api.streams import ClusterInfo, PeerInfo, StreamSourceInfo, StreamState
 from pelton.cli.server import check_rules as rules
 from pelton.cli.server.check_report import CODES, Metric, Report, exit_code, rendered
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    StreamConfig,
-    StreamInfo,
-    StreamSource,
-    connect_blocking,
-)
+from pelton.sync import connect
 from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -292,7 +286,7 @@ def test_nobody_there_is_critical(cli: Run, monkeypatch: pytest.MonkeyPatch) -> 
 def test_streams_consumers_messages_are_checked(
     check: Run, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         jetstream = client.jetstream()
         metadata = {"io.nats.monitor.msgs-critical": "1"}
         jetstream.create_stream(StreamConfig(name=unique, metadata=metadata))
@@ -326,7 +320,7 @@ def test_the_account_a_bucket_a_service_are_checked(
 ) -> None:
     assert check("jetstream").status == 0
     assert check("js", "--format", "text").out.startswith("JetStream: OK\n")
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         bucket = client.jetstream().create_key_value(KeyValueConfig(bucket=unique))
         bucket.put("a", b"1")
         on = ("--bucket", unique)
@@ -355,7 +349,7 @@ def series(text: str) -> set[str]:
 def test_prometheus_gets_the_series_of_the_nats_command(
     check: Run, peer: ServerProcess, unique: str
 ) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         jetstream = client.jetstream()
         jetstream.create_stream(StreamConfig(name=unique))
         config = StreamConfig(name=f"{unique}-2", sources=[StreamSource(name=unique)])

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from pelton.cli.__main__ import main
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from pelton.testing import LocalServer
 
 
@@ -94,7 +94,7 @@ def test_limits_reach_the_server(run, server):
         " --storage memory --dupe-window 30s --max-consumers 3 --description d --allow-direct"
     )
     assert run("stream", "add", "LIMITS", *options.split())[0] == 0
-    with connect_blocking(server.url) as nc:
+    with connect(server.url) as nc:
         config = nc.jetstream().stream_info("LIMITS").config
     assert (config.max_msgs, config.max_bytes, config.max_msg_size) == (5, 2**20, 1024)
     assert (config.max_msgs_per_subject, config.discard, config.storage) == (2, "new", "memory")
@@ -173,7 +173,7 @@ def test_subscribe_and_request(server):
     child = subprocess.Popen(
         [*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    with connect_blocking(server.url) as nc:
+    with connect(server.url) as nc:
         lines = []
         while len(lines) < 2:
             # it may not have subscribed yet: say it until it is heard

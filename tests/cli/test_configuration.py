@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from pelton import StreamConfig
 from pelton.cli.__main__ import main
-from pelton.client import StreamConfig, connect_blocking
+from pelton.sync import connect
 from tests.copies.local import LocalServer
 from tests.peers import available_servers
 from tests.server.configured import configured
@@ -24,7 +25,7 @@ def server():
 
 @pytest.fixture
 def jetstream(server):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         found = client.jetstream()
         for name in found.stream_names():
             found.delete_stream(name)
@@ -334,7 +335,7 @@ def test_limits_of_the_account_are_checked_before_anything_is_done(
         assert "cannot change stream B: insufficient storage resources available" in err
         for name in "DE":
             assert f"cannot change stream {name}: maximum number of streams reached" in err
-        with connect_blocking(url) as client:
+        with connect(url) as client:
             assert client.jetstream().stream_info("A").config.max_bytes == 4000000
             assert client.jetstream().stream_names() == ["A"]
         streams["B"]["max_bytes"] = 5000000

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def counters(peer: ServerProcess, unique: str) -> Iterator[str]:
     """A stream of counters, and one that sums them up."""
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(
             StreamConfig(
@@ -55,10 +56,10 @@ def test_counting(at: Run, counters: str) -> None:
 
 
 def test_a_sum_shows_its_sources(at: Run, peer: ServerProcess, counters: str) -> None:
-    from pelton.client import StreamSource
+    from pelton import StreamSource
 
     total = f"{counters}SUM"
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(
             StreamConfig(
@@ -70,8 +71,9 @@ def test_a_sum_shows_its_sources(at: Run, peer: ServerProcess, counters: str) ->
         )
         try:
             at("counter", "incr", f"{counters}.a", 3)
-            consumer = js.ordered(total)
-            assert next(iter(consumer)).subject == f"{counters}.a"
+            message = js.ordered_consumer(total).next()
+            assert message is not None
+            assert message.subject == f"{counters}.a"
             found = at("counter", "view", f"{counters}.a", "--stream", total, "--json").json
             assert found["sources"] == {counters: {f"{counters}.a": "3"}}
             shown = at("counter", "view", f"{counters}.a", "--stream", total).out

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from pelton import ConsumerConfig, StreamConfig
 from pelton.cli.__main__ import main as pelton
 from pelton.cli.early import core_tools, jsm, pages
 from pelton.cli.early.shims import main as shim
-from pelton.client import ConsumerConfig, StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from tests.copies.local import LocalServer
 from tests.peers import available_servers, free_port, running_server
 from tests.ways import length
@@ -33,7 +33,7 @@ from tests.ways import length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
 
 PATIENCE_SECONDS = 60
 OK = 'Received response of "+OK"\n'
@@ -575,7 +575,7 @@ def two_servers(
     """Two servers without streams."""
     yield running
     for each in running:
-        with connect_blocking(each.url) as client:
+        with connect(each.url) as client:
             js = client.jetstream()
             for name in js.stream_names():
                 js.delete_stream(name)
@@ -611,7 +611,7 @@ def test_the_server_of_the_command_line_is_used(
     assert shim(["nats", "context", "add", "ours", "--server", ours.url]) == 0
     monkeypatch.setenv("NATS_URL", other.url)
     for given in (["--server", ours.url, *words], [*words, "-s", ours.url]):
-        with connect_blocking(ours.url) as mine, connect_blocking(other.url) as not_mine:
+        with connect(ours.url) as mine, connect(other.url) as not_mine:
             for client in (mine, not_mine):
                 client.jetstream().create_stream(StreamConfig(name="LOGS", subjects=["logs"]))
                 client.jetstream().create_consumer("LOGS", ConsumerConfig(durable_name="C"))
@@ -627,7 +627,7 @@ def test_the_server_of_the_command_line_is_used(
                     client.jetstream().delete_stream(name)
 
 
-def _everything(client: BlockingClient) -> list[object]:
+def _everything(client: Client) -> list[object]:
     js = client.jetstream()
     return [
         (each.config, [c.config for c in js.consumers(each.config.name)]) for each in js.streams()
@@ -646,7 +646,7 @@ def test_a_flag_or_a_name_that_is_unknown_changes_nothing(
     monkeypatch.setenv("NATS_URL", server.url)
     file = tmp_path / "consumer.json"
     file.write_text('{"durable_name": "D", "ack_policy": "explicit"}')
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="LOGS", subjects=["logs"]))
         js.create_consumer("LOGS", ConsumerConfig(durable_name="C"))
@@ -665,7 +665,7 @@ def test_all_flags_of_the_command_are_those_of_pelton(
 ) -> None:
     server, _ = two_servers
     monkeypatch.setenv("NATS_URL", server.url)
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         words = "N --subjects n,m --max-msgs-per-subject 5 --max-age 1w --allow-rollup --defaults"
         assert shim(["nats", "stream", "add", *words.split()]) == 0
@@ -701,7 +701,7 @@ def test_jsm_reads_options_wherever_they_are(
 ) -> None:
     ours, other = two_servers
     monkeypatch.setenv("NATS_URL", other.url)
-    with connect_blocking(ours.url) as mine, connect_blocking(other.url) as not_mine:
+    with connect(ours.url) as mine, connect(other.url) as not_mine:
         for client in (mine, not_mine):
             client.jetstream().create_stream(StreamConfig(name="m"))
         status = jsm.main([each.format(ours.url) for each in words])

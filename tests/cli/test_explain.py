@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton import ConsumerConfig, StreamConfig
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingJetStream
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -21,20 +22,20 @@ HOUR = 3600
 
 
 @pytest.fixture
-def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
-    with connect_blocking(peer.url) as client:
+def js(peer: ServerProcess) -> Iterator[JetStream]:
+    with connect(peer.url) as client:
         yield client.jetstream()
 
 
 @pytest.fixture
-def stream(js: BlockingJetStream, unique: str) -> str:
+def stream(js: JetStream, unique: str) -> str:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
     for number in range(4):
         js.publish(f"{unique}.{'b' if number == 1 else 'a'}", b"%d" % number)
     return unique
 
 
-def make(js: BlockingJetStream, stream: str, **fields: Any) -> None:
+def make(js: JetStream, stream: str, **fields: Any) -> None:
     fields = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": HOUR} | fields
     js.create_consumer(stream, ConsumerConfig(**fields))
 
@@ -58,7 +59,7 @@ def make(js: BlockingJetStream, stream: str, **fields: Any) -> None:
 )
 def test_a_cause_that_a_configuration_makes(
     at: Callable[..., Ran],
-    js: BlockingJetStream,
+    js: JetStream,
     stream: str,
     fields: dict[str, Any],
     seq: int | None,
@@ -81,9 +82,7 @@ def kinds(at: Callable[..., Ran], *arguments: object) -> list[str]:
     return [each["kind"] for each in at("explain", *arguments, "-j").json["reasons"]]
 
 
-def test_what_deliveries_and_acks_make(
-    at: Callable[..., Ran], js: BlockingJetStream, stream: str
-) -> None:
+def test_what_deliveries_and_acks_make(at: Callable[..., Ran], js: JetStream, stream: str) -> None:
     make(js, stream, max_ack_pending=2)
     first, second = js.consumer(stream, "c").fetch(2)
     assert "delivered" in kinds(at, stream, "c", 1)
@@ -100,7 +99,7 @@ def test_what_deliveries_and_acks_make(
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_message_that_had_all_its_deliveries(
-    at: Callable[..., Ran], js: BlockingJetStream, peer: ServerProcess, stream: str, most: int
+    at: Callable[..., Ran], js: JetStream, peer: ServerProcess, stream: str, most: int
 ) -> None:
     """Pelton knows which messages are given up; with one delivery only, and elsewhere, it may be so."""
     make(js, stream, max_deliver=most, ack_wait=0.1, filter_subject=f"{stream}.b")
@@ -123,7 +122,7 @@ def test_a_message_that_had_all_its_deliveries(
 
 
 def test_a_consumer_without_acks_delivers_once(
-    at: Callable[..., Ran], js: BlockingJetStream, stream: str
+    at: Callable[..., Ran], js: JetStream, stream: str
 ) -> None:
     make(js, stream, ack_policy="none", ack_wait=0)
     assert len(js.consumer(stream, "c").fetch(1)) == 1
@@ -131,7 +130,7 @@ def test_a_consumer_without_acks_delivers_once(
 
 
 def test_a_work_queue_says_that_an_ack_removed_it(
-    at: Callable[..., Ran], js: BlockingJetStream, unique: str
+    at: Callable[..., Ran], js: JetStream, unique: str
 ) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], retention="workqueue"))
     js.publish(f"{unique}.a", b"")

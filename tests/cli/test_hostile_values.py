@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from pelton import ConsumerConfig, StreamConfig
 from pelton.cli.__main__ import main
 from pelton.cli.session import Session
 from pelton.cli.tree import pelton
-from pelton.client import ConsumerConfig, StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from tests.cli.test_command_tree import commands
 from tests.copies.local import LocalServer
 from tests.ports import free_port
@@ -263,7 +263,7 @@ def test_with_a_server(
     with LocalServer() as server:
         monkeypatch.setenv("NATS_URL", server.url)
         monkeypatch.setenv("NATS_TIMEOUT", "200ms")
-        with connect_blocking(server.url) as client:
+        with connect(server.url) as client:
             js = client.jetstream()
             js.create_stream(StreamConfig(name="S", subjects=["s"]))
             js.create_consumer("S", ConsumerConfig(durable_name="x"))

@@ -17,7 +17,7 @@ HEAVY = (
     *("pelton.store", "pelton.spark", "pelton.sql", "pelton.apply", "pelton.plgd"),
 )
 # What only commands of buckets, object stores and groups need.
-BUCKETS = ("objects.store", "groups.managing", "keyvalue.config")
+BUCKETS = ("objects.store", "groups", "sync.groups", "keyvalue.config")
 COMMANDS = (
     "stream add NAME --subjects NAME.> --defaults",
     "pub NAME.a x",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pelton.cli.kv.dump import read_values
 from pelton.cli.output import payload
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.proxies import running_proxy
 
@@ -43,7 +43,7 @@ def test_a_bucket_from_birth_to_death(at: Run, peer: ServerProcess, unique: str)
     assert made.status == 0
     assert f"Bucket {unique}\n" in made.out
     assert "History: 3\n" in made.out
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         config = client.jetstream().key_value(unique).status().config
     assert (config.history, config.ttl, config.limit_marker_ttl) == (3, 3600 * 10**9, 5 * 10**9)
     assert (config.max_value_size, config.max_bytes, config.storage) == (1024, 2**20, "memory")

@@ -233,11 +233,11 @@ def test_answers_become_a_tree_in_any_order() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("nats-server" not in available_servers(), reason="needs nats-server")
 def test_a_trace_goes_through_a_cluster(cli: Run, unique: str) -> None:
-    from pelton.client import connect_blocking
+    from pelton.sync import connect
 
     with running_cluster() as cluster:
         first, second = (node.url for node in list(cluster.nodes.values())[:2])
-        with connect_blocking(first) as client:
+        with connect(first) as client:
             wait_until_ready(client)
         environment = {"NATS_URL": second}
         with background("sub", unique, marker="listening", environment=environment):

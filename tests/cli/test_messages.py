@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.cli.messages.templates import filled, random_letters
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.proxies import running_proxy
 
@@ -150,7 +150,7 @@ def test_a_wait_that_ends_without_a_connection_is_an_error(
         proxy.refuse()
         return True
 
-    with connect_blocking(peer.url) as client, running_proxy(peer.port) as proxy:
+    with connect(peer.url) as client, running_proxy(peer.port) as proxy:
         proxy.loses = ends
         ran = at("-s", proxy.url, "sub", unique, "--wait", "1s")
     assert proxy.lost
@@ -161,8 +161,8 @@ def test_a_wait_that_ends_without_a_connection_is_an_error(
 
 def test_sub_shows_requests_with_their_answers(peer: ServerProcess, unique: str) -> None:
     arguments = ("sub", f"{unique}.a", f"{unique}.b", "--match-replies", "-n", 3)
-    with running(peer, *arguments) as child, connect_blocking(peer.url) as nc:
-        with connect_blocking(peer.url) as other:
+    with running(peer, *arguments) as child, connect(peer.url) as nc:
+        with connect(peer.url) as other:
             service = other.subscribe(f"{unique}.b")
             other.flush()
             nc.publish(f"{unique}.a", b"first")

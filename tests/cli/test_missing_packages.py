@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess
@@ -60,7 +61,7 @@ HEAVY = (
         "jwt",
         "vl_convert",
     ),
-    *("pymongo", "bson", "hcl2", "lark"),
+    *("pymongo", "bson", "hcl2", "lark", "opentelemetry"),
 )
 """What the extras install."""
 FILES = {
@@ -154,7 +155,7 @@ def test_a_command_names_what_it_lacks(command: str, tmp_path: Path) -> None:
 
 
 def test_parquet_names_what_it_lacks(peer: ServerProcess, unique: str, tmp_path: Path) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         client.jetstream().create_stream(StreamConfig(name=unique, storage="memory"))
     for verb in ("export", "import"):
         words = ("-s", peer.url, "stream", verb, unique, "in.parquet")

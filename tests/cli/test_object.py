@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.ways import SEED
 
@@ -44,7 +44,7 @@ def test_a_store_from_birth_to_death(at: Run, peer: ServerProcess, unique: str) 
     assert made.status == 0
     assert f"Object store {unique}\n" in made.out
     assert at("object", "edit", unique, "--description", "d", "--ttl", "2h").status == 0
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         status = client.jetstream().object_store(unique).status()
     assert (status.description, status.ttl, status.max_bytes) == ("d", 7200 * 10**9, 2**20)
     assert (status.storage, status.compressed, status.metadata["team"]) == ("memory", True, "blue")

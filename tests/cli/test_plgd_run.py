@@ -18,7 +18,7 @@ import pytest
 
 from pelton.cli.plgd import beside
 from pelton.cli.plgd.going_on import Interval, alone_on
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from pelton.plgd.gateway import BlockingGatewayClient
 from pelton.plgd.store import SqliteStore
@@ -160,7 +160,7 @@ def test_one_command_serves_keeps_and_answers(tmp_path: Path) -> None:
     process = subprocess.Popen([*PELTON, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         heard = event_of(process, "listening")
-        with connect_blocking(f"nats://127.0.0.1:{port}") as client:
+        with connect(f"nats://127.0.0.1:{port}") as client:
             js = client.jetstream()
             with js.publisher() as publisher:
                 count = 0

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pelton import StreamConfig, StreamSource
 from pelton.cli.streams.comparing import (
     CHANGED,
     EXTRA,
@@ -21,13 +22,13 @@ from pelton.cli.streams.comparing import (
     by_seq,
 )
 from pelton.cli.streams.replaying import Rhythm
-from pelton.client import StreamConfig, StreamSource, connect_blocking
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pelton.client import BlockingJetStream
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
-    with connect_blocking(peer.url) as client:
+def js(peer: ServerProcess) -> Iterator[JetStream]:
+    with connect(peer.url) as client:
         yield client.jetstream()
 
 
@@ -61,7 +62,7 @@ def test_waits_are_those_of_the_stream(gaps: list[int], speed: float, most: int 
     assert [unhurried.due_ns(each) for each in times] == [0] * len(times)
 
 
-def recorded(js: BlockingJetStream, name: str, gaps_s: list[float]) -> None:
+def recorded(js: JetStream, name: str, gaps_s: list[float]) -> None:
     """A stream whose messages came with these gaps."""
     js.create_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
     for number, gap in enumerate([0.0, *gaps_s]):
@@ -71,12 +72,12 @@ def recorded(js: BlockingJetStream, name: str, gaps_s: list[float]) -> None:
         )
 
 
-def times_of(js: BlockingJetStream, name: str) -> list[int]:
+def times_of(js: JetStream, name: str) -> list[int]:
     last = js.stream_info(name).state.last_seq
     return [js.get_message(name, seq).timestamp_ns for seq in range(1, last + 1)]
 
 
-def test_messages_come_as_they_came(at: Run, js: BlockingJetStream, unique: str) -> None:
+def test_messages_come_as_they_came(at: Run, js: JetStream, unique: str) -> None:
     recorded(js, unique, [0.2, 0.0, 0.4])
     js.create_stream(StreamConfig(name=f"{unique}c", subjects=[f"{unique}c.>"]))
     move = ("--map", f"{unique}.>:{unique}c.>")
@@ -88,7 +89,7 @@ def test_messages_come_as_they_came(at: Run, js: BlockingJetStream, unique: str)
         # a machine that is busy is late, never early; what follows a late one may follow soon
         assert after - begun > (before - was[0]) / 2 - 1_000_000
     assert now[-1] - now[0] >= 0.25e9
-    assert [js.get_message(f"{unique}c", seq).headers for seq in range(1, 5)] == [
+    assert [js.get_message(f"{unique}c", seq).headers.lists() for seq in range(1, 5)] == [
         {"A": [str(number)]} for number in range(4)
     ]
     assert at("diff-stream", unique, f"{unique}c", "--by", "order", *move).status == 2
@@ -99,7 +100,7 @@ def test_messages_come_as_they_came(at: Run, js: BlockingJetStream, unique: str)
     assert (ran.status, "the same" in ran.out) == (0, True), ran
 
 
-def test_a_part_of_a_stream_at_once(at: Run, js: BlockingJetStream, unique: str) -> None:
+def test_a_part_of_a_stream_at_once(at: Run, js: JetStream, unique: str) -> None:
     recorded(js, unique, [0.0] * 9)
     js.create_stream(StreamConfig(name=f"{unique}c", subjects=[f"{unique}c"]))
     ran = at(
@@ -114,12 +115,10 @@ def test_a_part_of_a_stream_at_once(at: Run, js: BlockingJetStream, unique: str)
         b"4",
         b"5",
     ]
-    assert js.get_message(f"{unique}c", 1).headers == {}
+    assert js.get_message(f"{unique}c", 1).headers.lists() == {}
 
 
-def test_into_the_same_stream_only_when_it_is_meant(
-    at: Run, js: BlockingJetStream, unique: str
-) -> None:
+def test_into_the_same_stream_only_when_it_is_meant(at: Run, js: JetStream, unique: str) -> None:
     recorded(js, unique, [0.0, 0.0])
     ran = at("replay", unique, "--speed", "max", stdin=b"n\n")
     assert ran.status == 130
@@ -128,7 +127,7 @@ def test_into_the_same_stream_only_when_it_is_meant(
     assert js.stream_info(unique).state.messages == 12
 
 
-def test_what_would_be_published(at: Run, js: BlockingJetStream, unique: str) -> None:
+def test_what_would_be_published(at: Run, js: JetStream, unique: str) -> None:
     recorded(js, unique, [0.1, 0.1])
     ran = at("replay", unique, "--speed", "0.5", "--map", f"{unique}.*:x.$1", "--dry-run", "--json")
     assert [each["subject"] for each in ran.lines] == ["x.0", "x.1", "x.2"]
@@ -145,7 +144,7 @@ def test_what_would_be_published(at: Run, js: BlockingJetStream, unique: str) ->
     assert at("replay", unique, "--target-server", "a", "--target-context", "b").status == 2
 
 
-def test_out_of_a_backup(at: Run, js: BlockingJetStream, unique: str, tmp_path: Path) -> None:
+def test_out_of_a_backup(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     recorded(js, unique, [0.0] * 3)
     assert at("stream", "backup", unique, tmp_path / "b").status == 0
     ran = at("replay", unique, "--store", tmp_path / "b", "--speed", "max", "-J")
@@ -229,7 +228,7 @@ def test_by_id(pairs: list[tuple[str, str]]) -> None:
     assert kinds[EXTRA] == (keys(b) - keys(a)).total()
 
 
-def test_a_mirror_and_its_origin(at: Run, js: BlockingJetStream, unique: str) -> None:
+def test_a_mirror_and_its_origin(at: Run, js: JetStream, unique: str) -> None:
     recorded(js, unique, [0.0] * 20)
     js.create_stream(StreamConfig(name=f"{unique}m", mirror=StreamSource(name=unique)))
     js.client.wait_until(lambda: js.stream_info(f"{unique}m").state.last_seq == 21, 30)

@@ -13,7 +13,7 @@ from pelton.api.codec import JsonError, decode_request, encode
 from pelton.api.schemas import problems, schema_of
 from pelton.api.streams import StreamConfig
 from pelton.cli.schemas import known
-from pelton.client import connect_blocking
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_problems_are_named_with_their_place(value: Any, text: str) -> None:
 
 
 def test_what_servers_answer_fits(at: Run, peer: ServerProcess, unique: str) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         body = {"name": unique, "subjects": [f"{unique}.>"], "metadata": {"a": "b"}}
         created = client.request(f"$JS.API.STREAM.CREATE.{unique}", json.dumps(body).encode())

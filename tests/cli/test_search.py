@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pelton import StoredMessage, StreamConfig
 from pelton.cli.streams.searching import _path_test, steps_of
-from pelton.client import StoredMessage, StreamConfig, connect_blocking
+from pelton.sync import connect
 from tests.ways import length
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ MESSAGES = [
 @pytest.fixture(params=["direct", "leader", "workqueue"])
 def stream(request: pytest.FixtureRequest, peer: ServerProcess, unique: str) -> Iterator[str]:
     """A stream with the messages."""
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(
             StreamConfig(
@@ -174,7 +175,7 @@ def test_streams_are_found(at: Run, peer: ServerProcess, unique: str) -> None:
 
 
 def test_a_stream_publishes_later(at: Run, peer: ServerProcess, unique: str) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(
             StreamConfig(
@@ -196,12 +197,12 @@ def test_a_stream_publishes_later(at: Run, peer: ServerProcess, unique: str) -> 
             assert at("pub", f"{unique}.d", "now", "--after", "100ms", *dest).status == 0
             found = {each.subject: each for each in js.iter_schedules(unique)}
             assert found[f"{unique}.a"].pattern == "@every 30s"
-            assert found[f"{unique}.a"].headers["A"] == ["b"]
+            assert found[f"{unique}.a"].headers.get_all("A") == ["b"]
             assert found[f"{unique}.b"].time_zone == "Europe/Berlin"
             assert found[f"{unique}.c"].pattern == "@at 2090-01-01T00:00:00Z"
-            for message in js.ordered(unique, filter_subjects=[f"{unique}.due"]):
-                assert message.data == b"now"
-                break
+            due = js.ordered_consumer(unique, filter_subjects=[f"{unique}.due"]).next()
+            assert due is not None
+            assert due.data == b"now"
             for words, says in (
                 (("--every", "30s"), "--schedule-dest is missing"),
                 (("--every", "30s", "--at", "x", *dest), "give one of"),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import connect_blocking
 from pelton.errors import PeltonError
+from pelton.sync import connect
 from tests.peers import available_servers
 from tests.server.configured import configured
 
@@ -46,7 +46,7 @@ def test_a_server_reads_its_configuration_again(
         address = f"127.0.0.1:{running.ports['port']}"
         monkeypatch.setenv("NATS_URL", f"nats://admin:secret@{address}")
         with pytest.raises(PeltonError):
-            connect_blocking(f"nats://new:secret@{address}").close()
+            connect(f"nats://new:secret@{address}").close()
         text = running.config.read_text()
         running.write(text.replace("user: bob", "user: new"))
         assert cli("server", "config", "reload", "bertha", stdin=b"n\n").status == 130
@@ -54,7 +54,7 @@ def test_a_server_reads_its_configuration_again(
         identity = cli("server", "ls", "--json").json[0]["server"]["id"]
         done = cli("server", "config", "reload", identity, "--force", "--json").json
         assert done["reloaded"]
-        connect_blocking(f"nats://new:secret@{address}").close()
+        connect(f"nats://new:secret@{address}").close()
         running.write(text.replace("listen:", "nonsense_key:"))
         broken = cli("server", "config", "reload", "bertha", "-f")
         assert (broken.status, broken.out) == (1, "")
@@ -79,7 +79,7 @@ def test_accounts_are_shown_and_purged(
         gone = cli("server", "account", "info", "nope")
         assert (gone.status, gone.out) == (1, "")
         assert cli("server", "account", "info", "A", "--host", "bertha").status == 0
-        with connect_blocking(f"nats://anna:secret@{address}") as client:
+        with connect(f"nats://anna:secret@{address}") as client:
             stream = b'{"name": "S", "subjects": ["s"]}'
             client.request("$JS.API.STREAM.CREATE.S", stream)
             assert client.jetstream().stream_names() == ["S"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
-from pelton.client import connect_blocking
 from pelton.errors import PeltonError
+from pelton.sync import connect
 from tests.peers import command_of, free_port
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def test_connections_are_balanced(
 
     with contextlib.ExitStack() as stack:
         clients = [
-            stack.enter_context(connect_blocking(f"nats://127.0.0.1:{cluster.ports[1]}"))
-            for _ in range(6)
+            stack.enter_context(connect(f"nats://127.0.0.1:{cluster.ports[1]}")) for _ in range(6)
         ]
         until(lambda: counts() == [0, 0, 6])
         words = ("server", "cluster", "balance", "100ms", "--account", "A")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.cli.test_server_reports import CONFIG
 from tests.copies.local import LocalServer
@@ -81,7 +81,7 @@ def test_pages_are_printed_as_the_server_wrote_them(served: Served, page: str) -
 
 def test_options_of_requests_reach_the_server(served: Served) -> None:
     run = served.run
-    with connect_blocking(served.url) as client:
+    with connect(served.url) as client:
         client.subscribe("orders.new")
         client.rtt()
         found = run("server", "request", "connections", "--filter-account", "A", "--subscriptions")
@@ -106,7 +106,7 @@ def test_options_of_requests_reach_the_server(served: Served) -> None:
 
 
 def test_a_client_is_disconnected(served: Served) -> None:
-    with connect_blocking(served.url) as client:
+    with connect(served.url) as client:
         info = client.server_info
         kick = ("server", "request", "kick", info.client_id, info.server_id)
         refused = served.run(*kick, "--name", "another")
@@ -132,7 +132,7 @@ def test_profiles_are_files(served: Served, tmp_path: Path) -> None:
 
 def test_reports_compare_servers(served: Served) -> None:
     run = served.run
-    with connect_blocking(served.url) as client:
+    with connect(served.url) as client:
         client.subscribe("orders.new")
         client.publish("orders.new", b"x" * 1000)
         client.rtt()
@@ -165,7 +165,7 @@ def test_reports_compare_servers(served: Served) -> None:
 
 def test_reports_of_jetstream_health_and_links(served: Served, unique: str) -> None:
     run = served.run
-    with connect_blocking(served.url) as client:
+    with connect(served.url) as client:
         body = {"name": unique, "subjects": [unique], "metadata": {}, "allow_msg_ttl": True}
         client.request(f"$JS.API.STREAM.CREATE.{unique}", json.dumps(body).encode())
         client.jetstream().publish(unique, b"one")
@@ -214,7 +214,7 @@ def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
             server.kill()
             server.start()
             server.wait_ready()
-            with connect_blocking(url) as client:
+            with connect(url) as client:
                 client.subscribe("a")
                 while json.loads(watching.stdout.readline())[0]["connections"] != 2:
                     assert watching.poll() is None

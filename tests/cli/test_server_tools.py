@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pelton.cli.server.tools import bcrypt_hash
-from pelton.client import connect_blocking
 from pelton.engine.base.transforms import parse
 from pelton.errors import PeltonError
 from pelton.server.auth.passwords import check_bcrypt
+from pelton.sync import connect
 from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import available_servers, command_of, free_port
@@ -177,9 +177,7 @@ def test_a_generated_configuration_serves(cli: Run, tmp_path: Path, kind: str) -
             "anna": f"nats://anna:{made['passwords']['anna']}@127.0.0.1:{port}",
             "root": f"nats://root:correct%20horse@127.0.0.1:{port}",
         }
-        with connect_blocking(
-            urls["anna"], connect_timeout=60
-        ) as client:  # the server checks with bcrypt
+        with connect(urls["anna"], connect_timeout=60) as client:  # the server checks with bcrypt
             assert client.server_info.server_name == "g1"
             client.jetstream().account_info()
         listed = cli("-s", urls["root"], "server", "ls", "--json").json
@@ -191,7 +189,7 @@ def test_a_generated_configuration_for_everybody(cli: Run, tmp_path: Path, kind:
     port = free_port()
     words = ("--listen", f"127.0.0.1:{port}", "--system-user", "root:correct horse")
     text = cli("server", "gen", "-", *words).out
-    with configured(kind, text), connect_blocking(f"nats://127.0.0.1:{port}") as client:
+    with configured(kind, text), connect(f"nats://127.0.0.1:{port}") as client:
         client.publish("a", b"b")
         client.rtt()
     assert list(tmp_path.glob("*.conf")) == []
@@ -336,7 +334,7 @@ def test_a_server_that_joins_others(kind: str, tmp_path: Path) -> None:
             near = local["url"].replace("://", f"://{user['user']}:{user['password']}@")
             far = f"nats://127.0.0.1:{running.ports['port']}"
             login = {"user": "hu b", "password": "pass:word"}
-            with connect_blocking(far, **login) as one, connect_blocking(near) as other:
+            with connect(far, **login) as one, connect(near) as other:
                 subscription = one.subscribe("from.edge")
                 one.rtt()
                 deadline = time.monotonic() + 60

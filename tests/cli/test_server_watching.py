@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pelton import StreamConfig
 from pelton.cli.server.api_requests import Counter, parts
 from pelton.cli.server.check_report import Metric, Report, exposition
 from pelton.cli.server.copies import _consumer_state, _stream_state, judged
-from pelton.client import StreamConfig, connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.certificates import Authority
 from tests.cli.terminal import Terminal
@@ -91,7 +92,7 @@ def test_requests_are_followed(bertha: WithSystem, cli: Run, unique: str) -> Non
         assert watching.stdout is not None
         try:
             assert json.loads(watching.stdout.readline()) == []
-            with connect_blocking(bertha.plain) as client:
+            with connect(bertha.plain) as client:
                 js = client.jetstream()
                 js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
                 for _ in range(3):
@@ -116,7 +117,7 @@ def test_a_copy_of_a_request_does_nothing_in_the_system_account(
     bertha: WithSystem, unique: str
 ) -> None:
     """An account asks for what only the system account may: nothing happens, and nobody sees a reply subject."""
-    with connect_blocking(bertha.plain) as client, connect_blocking(bertha.system) as system:
+    with connect(bertha.plain) as client, connect(bertha.system) as system:
         watched = system.subscribe("$JS.API.>")
         system.flush()
         js = client.jetstream()
@@ -127,7 +128,7 @@ def test_a_copy_of_a_request_does_nothing_in_the_system_account(
         while subject != f"$JS.API.STREAM.INFO.{unique}":  # the last of what was asked
             message = watched.next(timeout=30)
             subject = message.subject
-            (info,) = message.headers["Nats-Request-Info"]
+            info = message.headers["Nats-Request-Info"]
             assert json.loads(info)["acc"] == "A"
             if not message.reply.startswith("_R_"):  # nats-server names a reply of its own
                 assert message.reply == ""
@@ -178,7 +179,7 @@ def test_copies_of_consumers_are_judged() -> None:
 
 
 def test_copies_on_one_server(bertha: WithSystem, cli: Run, unique: str) -> None:
-    with connect_blocking(bertha.plain) as client:
+    with connect(bertha.plain) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
         js.publish(f"{unique}.a", b"x")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pelton.cli.__main__ import main
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from tests import copies
 from tests.certificates import Authority
 from tests.copies.local import LocalServer
@@ -29,11 +29,11 @@ def encrypted(tmp_path: Path) -> str:
     config.write_text('jetstream { key: "a key that is long enough" }\n')
     with (
         LocalServer(store=store, options=["-c", str(config)]) as server,
-        connect_blocking(server.url) as client,
+        connect(server.url) as client,
     ):
         client.request("$JS.API.STREAM.CREATE.SECRET", b'{"name": "SECRET", "subjects": ["s"]}')
         client.jetstream().publish("s", b"kept")
-    with LocalServer(store=store) as plain, connect_blocking(plain.url) as client:
+    with LocalServer(store=store) as plain, connect(plain.url) as client:
         client.request("$JS.API.STREAM.CREATE.PLAIN", b'{"name": "PLAIN", "subjects": ["p"]}')
     return store
 
@@ -145,7 +145,7 @@ def test_sub_goes_on_after_a_restart_of_the_server() -> None:
         for body in (b"one", b"two"):
             while "a" not in subscriptions(server):
                 assert child.poll() is None, child.stderr.read()
-            with connect_blocking(server.url) as client:
+            with connect(server.url) as client:
                 client.publish("a", body)
             assert child.stdout.readline() == body + b"\n"
             server.kill()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pelton.cli.__main__ import main
 from pelton.cli.spark.watch import COLUMNS, Queries, line_of, parse_message
-from pelton.client import connect_blocking
+from pelton.sync import connect
 from pelton.testing import LocalServer
 
 PROGRESS = {
@@ -83,7 +83,7 @@ def server():
 
 def publish(server, ready):
     """Publishes until the reader has what it waits for."""
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         while not ready.is_set():
             client.publish("spark.progress.orders", b"no message of ours")
             client.publish("spark.progress.orders", json.dumps(PROGRESS).encode())

@@ -18,15 +18,10 @@ import pytest
 from google.protobuf import descriptor_pb2
 from pyarrow import parquet
 
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
 from pelton.cli.sql import query
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect_blocking,
-)
 from pelton.sql.live import LiveSource
+from pelton.sync import connect
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
 from tests.sql.sources import in_folder
@@ -35,8 +30,8 @@ from tests.ways import skip_other_servers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingJetStream
     from pelton.core.bulk.columns import Columns
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -45,13 +40,13 @@ _ENDLESS = "range(10000000) x, range(10000000) y"
 
 
 @pytest.fixture
-def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
-    with connect_blocking(peer.url) as client:
+def js(peer: ServerProcess) -> Iterator[JetStream]:
+    with connect(peer.url) as client:
         yield client.jetstream()
 
 
 @pytest.fixture
-def orders(js: BlockingJetStream, unique: str) -> str:
+def orders(js: JetStream, unique: str) -> str:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
     for number in range(6):
         body = {"price": number + 0.5, "item": f"bolt {number}", "tags": ["x"], "Seq": number}
@@ -102,7 +97,7 @@ def test_json_payloads_are_columns(at: Callable[..., Ran], orders: str) -> None:
 
 
 def test_buckets_objects_consumers_and_advisories(
-    at: Callable[..., Ran], js: BlockingJetStream, unique: str
+    at: Callable[..., Ran], js: JetStream, unique: str
 ) -> None:
     bucket = js.create_key_value(KeyValueConfig(bucket=unique, history=5))
     bucket.put("a.b", b"1")
@@ -137,7 +132,7 @@ def test_buckets_objects_consumers_and_advisories(
 
 
 def test_rows_are_published(
-    at: Callable[..., Ran], js: BlockingJetStream, orders: str, unique: str
+    at: Callable[..., Ran], js: JetStream, orders: str, unique: str
 ) -> None:
     js.create_stream(StreamConfig(name=f"R{unique}", subjects=[f"R{unique}.>"]))
     query = f"select split_part(subject, '.', 2) kind, count(*) n from {orders} group by all"
@@ -179,7 +174,7 @@ def test_queries_have_no_files_unless_they_are_allowed(
 
 
 def test_a_field_without_a_name_is_a_column(
-    at: Callable[..., Ran], js: BlockingJetStream, unique: str
+    at: Callable[..., Ran], js: JetStream, unique: str
 ) -> None:
     js.create_stream(StreamConfig(name=unique))
     for body in ({"": 5, "a": {"": 1, "b": 2}, "c": [{"": 1}]}, {"": 7}):
@@ -199,7 +194,7 @@ def test_csv_at_a_terminal_sends_no_control_characters(peer: ServerProcess) -> N
 
 
 def test_following_shows_each_message_once(
-    at: Callable[..., Ran], js: BlockingJetStream, orders: str
+    at: Callable[..., Ran], js: JetStream, orders: str
 ) -> None:
     query = f"select seq from {orders} where subject = '{orders}.new'"
     ran = at("sql", query, "--follow", "--every", "10ms", "-n", 4, "--format", "jsonl")
@@ -226,7 +221,7 @@ def test_a_store_folder(cli: Callable[..., Ran], tmp_path: Path) -> None:
 def test_all_tables_everywhere(cli: Callable[..., Ran], tmp_path: Path) -> None:
     """The same answers of a server, its folder, and backups of both kinds."""
     store = tmp_path / "store"
-    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+    with LocalServer(store=str(store)) as local, connect(local.url) as client:
         js = client.jetstream()
         bucket = js.create_key_value(KeyValueConfig(bucket="B", history=5))
         bucket.put("a", b"1")
@@ -271,7 +266,7 @@ def look_at_all_tables(run: Callable[..., Ran]) -> None:
 
 
 def test_payloads_of_other_forms(
-    at: Callable[..., Ran], js: BlockingJetStream, unique: str, tmp_path: Path
+    at: Callable[..., Ran], js: JetStream, unique: str, tmp_path: Path
 ) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
     for number in range(3):
@@ -319,7 +314,7 @@ def test_failures_are_one_line(
 
 
 def test_what_duckdb_cannot_know_is_said(
-    at: Callable[..., Ran], js: BlockingJetStream, orders: str
+    at: Callable[..., Ran], js: JetStream, orders: str
 ) -> None:
     assert f"; did you mean {orders}?" in at("sql", f"select * from {orders[:-1]}").err
     assert "--json-columns STREAM makes columns" in at("sql", f"select price from {orders}").err
@@ -331,7 +326,7 @@ def test_what_duckdb_cannot_know_is_said(
 
 
 def test_a_stream_that_is_deleted_while_it_is_followed(
-    at: Callable[..., Ran], js: BlockingJetStream, orders: str, monkeypatch: pytest.MonkeyPatch
+    at: Callable[..., Ran], js: JetStream, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(_: float) -> None:
         js.delete_stream(orders)

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig, StreamSource
 from pelton.cli.__main__ import main
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    StreamSource,
-    connect_blocking,
-)
+from pelton.sync import connect
 from tests.cli.terminal import Terminal
 from tests.copies.local import LocalServer
 from tests.ways import FULL, SEED, length
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pelton.client import BlockingJetStream
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -73,7 +67,7 @@ COMMANDS = [
 IGNORED = {"ts", "last_active", "cluster", "push_bound", "active"}
 
 
-def fill(js: BlockingJetStream, seed: int) -> None:
+def fill(js: JetStream, seed: int) -> None:
     """Streams of each kind, with removals and consumers that have moved."""
     draw = random.Random(seed)
     js.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_direct=draw.random() < 0.5))
@@ -137,7 +131,7 @@ def sums(folder: Path) -> dict[str, str]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     store = tmp_path_factory.mktemp("live") / "store"
     with LocalServer(store=str(store)) as local:
-        with connect_blocking(local.url) as client:
+        with connect(local.url) as client:
             fill(client.jetstream(), SEED)
         yield local
 
@@ -180,7 +174,7 @@ def without_created(value: Any) -> Any:
 def test_a_backup_of_any_server(
     at: Run, cli: Run, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], max_age=3600))
         for number in range(30):
@@ -219,12 +213,12 @@ def test_nothing_is_written(cli: Run, server: LocalServer, tmp_path: Path) -> No
     for command in COMMANDS:
         assert cli(*command, "--store", tmp_path / "s").status == 0
     assert sums(tmp_path) == there
-    with connect_blocking(server.url) as client:  # the server goes on
+    with connect(server.url) as client:  # the server goes on
         assert client.jetstream().publish("s.a", b"more").seq > 0
 
 
 def test_an_object_comes_out_of_a_folder(cli: Run, server: LocalServer, tmp_path: Path) -> None:
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         data = client.jetstream().object_store("O").get("file")
     ran = cli("object", "get", "O", "file", "-O", tmp_path / "out", "--store", server.store)
     assert ran.status == 0, ran.err
@@ -234,7 +228,7 @@ def test_an_object_comes_out_of_a_folder(cli: Run, server: LocalServer, tmp_path
 def test_old_messages_are_there(cli: Run, tmp_path: Path) -> None:
     """What the next start of a server would expire, and what it would deliver again."""
     store = tmp_path / "store"
-    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+    with LocalServer(store=str(store)) as local, connect(local.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"], max_age=1))
         js.publish("s", b"old")
@@ -262,7 +256,7 @@ def test_accounts_of_a_folder(cli: Run, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with LocalServer(store=str(store), options=["-c", str(config)]) as local:
         for user in ("a", "b"):
-            with connect_blocking(local.url, user=user, password="p") as client:
+            with connect(local.url, user=user, password="p") as client:
                 client.jetstream().create_stream(StreamConfig(name=f"S_{user}", subjects=["s"]))
     ran = cli("stream", "ls", "--store", store)
     assert ran.status == 1
@@ -280,7 +274,7 @@ def test_an_encrypted_folder(cli: Run, tmp_path: Path, monkeypatch: pytest.Monke
     config.write_text(f'jetstream {{ key: "{key}", cipher: aes }}')
     with (
         LocalServer(store=str(store), options=["-c", str(config)]) as local,
-        connect_blocking(local.url) as client,
+        connect(local.url) as client,
     ):
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"]))
@@ -299,7 +293,7 @@ def test_an_encrypted_folder(cli: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_earlier_backup(cli: Run, tmp_path: Path) -> None:
     store, target = tmp_path / "store", tmp_path / "b"
-    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+    with LocalServer(store=str(store)) as local, connect(local.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"]))
         for number in range(2):
@@ -388,7 +382,7 @@ def test_while_a_server_writes(cli: Run, tmp_path: Path) -> None:
     acked = [0]
 
     def publish(url: str) -> None:
-        with connect_blocking(url) as client:
+        with connect(url) as client:
             js = client.jetstream()
             number = 0
             while not stop.is_set():
@@ -400,7 +394,7 @@ def test_while_a_server_writes(cli: Run, tmp_path: Path) -> None:
                 for message in js.consumer("S", "c").fetch(50):
                     message.ack()
 
-    with LocalServer(store=str(store)) as local, connect_blocking(local.url) as client:
+    with LocalServer(store=str(store)) as local, connect(local.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s.*"], max_msgs=3000))
         js.create_consumer("S", ConsumerConfig(durable_name="c", ack_policy="explicit"))

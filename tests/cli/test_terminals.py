@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
+from pelton.sync import connect
 from tests import copies
 from tests.cli.terminal import Terminal
 from tests.peers import running_server
@@ -76,7 +71,7 @@ def _words(words: tuple[str, ...], unique: str) -> list[str]:
 def made(peer: ServerProcess) -> str:
     """What the commands look at."""
     name = f"T{uuid.uuid4().hex[:12]}"
-    with connect_blocking(peer.url) as client:
+    with connect(peer.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=name, subjects=[f"{name}.>"]))
         for number in range(50):

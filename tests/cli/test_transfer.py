@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
+from pelton.sync import connect
 from tests import copies
 from tests.ways import SEED, length
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pelton.client import BlockingJetStream
+    from pelton.sync import JetStream
     from tests.peers import ServerProcess
 
     from .conftest import Ran
@@ -33,12 +34,12 @@ EXPECTED = "Nats-Expected-Last-Sequence"
 
 
 @pytest.fixture
-def js(peer: ServerProcess) -> Iterator[BlockingJetStream]:
-    with connect_blocking(peer.url) as client:
+def js(peer: ServerProcess) -> Iterator[JetStream]:
+    with connect(peer.url) as client:
         yield client.jetstream()
 
 
-def make(js: BlockingJetStream, name: str, seed: int, count: int = 60) -> list[tuple[Any, ...]]:
+def make(js: JetStream, name: str, seed: int, count: int = 60) -> list[tuple[Any, ...]]:
     """A stream with messages of all kinds; what it holds."""
     draw = random.Random(seed)
     retention = draw.choice(["limits", "workqueue"])
@@ -55,7 +56,7 @@ def make(js: BlockingJetStream, name: str, seed: int, count: int = 60) -> list[t
     return held(js, name)
 
 
-def held(js: BlockingJetStream, name: str) -> list[tuple[Any, ...]]:
+def held(js: JetStream, name: str) -> list[tuple[Any, ...]]:
     """Subject without the stream, headers without the guard, and payload of each message."""
     found = []
     last = js.stream_info(name).state.last_seq
@@ -66,7 +67,7 @@ def held(js: BlockingJetStream, name: str) -> list[tuple[Any, ...]]:
         except Exception as error:
             assert "no message" in str(error)  # noqa: PT017  # the end
             break
-        headers = {k: v for k, v in message.headers.items() if k != EXPECTED}
+        headers = {k: v for k, v in message.headers.lists().items() if k != EXPECTED}
         found.append((message.subject.partition(".")[2], headers, message.data))
         seq = message.seq + 1
     return found
@@ -84,7 +85,7 @@ FORMS = [
 @pytest.mark.parametrize(("file", "options"), FORMS, ids=[each[0] for each in FORMS])
 def test_there_and_back(
     at: Run,
-    js: BlockingJetStream,
+    js: JetStream,
     unique: str,
     tmp_path: Path,
     file: str,
@@ -106,7 +107,7 @@ def test_there_and_back(
 
 
 def test_an_archive_is_a_backup_of_this_server(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
+    at: Run, js: JetStream, unique: str, tmp_path: Path
 ) -> None:
     """A part of a stream, restored with its sequences and times."""
     make(js, unique, 7)
@@ -130,7 +131,7 @@ def test_an_archive_is_a_backup_of_this_server(
     assert at("stream", "export", unique, "-").lines == wanted
 
 
-def test_ranges(at: Run, js: BlockingJetStream, unique: str) -> None:
+def test_ranges(at: Run, js: JetStream, unique: str) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.*"]))
     for number in range(10):
         js.publish(f"{unique}.{number % 2}", b"")
@@ -151,7 +152,7 @@ def test_ranges(at: Run, js: BlockingJetStream, unique: str) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_an_interrupted_export_goes_on(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, form: str
+    at: Run, js: JetStream, unique: str, tmp_path: Path, form: str
 ) -> None:
     make(js, unique, SEED)
     draw = random.Random(SEED)
@@ -190,7 +191,7 @@ def test_an_interrupted_export_goes_on(
 )
 def test_ctrl_c_leaves_no_parquet_file_and_no_complaint(
     at: Run,
-    js: BlockingJetStream,
+    js: JetStream,
     unique: str,
     tmp_path: Path,
     words: tuple[str, ...],
@@ -212,7 +213,7 @@ def test_ctrl_c_leaves_no_parquet_file_and_no_complaint(
 
 
 def test_a_killed_import_goes_on(
-    js: BlockingJetStream, peer: ServerProcess, unique: str, tmp_path: Path
+    js: JetStream, peer: ServerProcess, unique: str, tmp_path: Path
 ) -> None:
     """However often it is killed, and wherever: each message is there once, in order."""
     count = length(8_000, 20_000)
@@ -255,7 +256,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_messages_that_the_stream_has_are_left_out(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
+    at: Run, js: JetStream, unique: str, tmp_path: Path
 ) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[unique]))
     draw = random.Random(SEED)
@@ -272,9 +273,7 @@ def test_messages_that_the_stream_has_are_left_out(
     assert new == [number for number in range(100) if number not in there]
 
 
-def test_somebody_else_publishes(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path
-) -> None:
+def test_somebody_else_publishes(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], max_msg_size=100))
     rows = [{"subject": f"{unique}.a", "data": str(number)} for number in range(10)]
     rows[6]["data"] = "long" * 100
@@ -299,7 +298,7 @@ def test_somebody_else_publishes(
     assert at("stream", "import", unique, path, "--restart").status == 0
 
 
-def test_options_of_an_import(at: Run, js: BlockingJetStream, unique: str, tmp_path: Path) -> None:
+def test_options_of_an_import(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
     rows = [
         {
@@ -346,7 +345,7 @@ def test_options_of_an_import(at: Run, js: BlockingJetStream, unique: str, tmp_p
     ],
 )
 def test_a_file_with_a_mistake(
-    at: Run, js: BlockingJetStream, unique: str, tmp_path: Path, text: bytes, told: str
+    at: Run, js: JetStream, unique: str, tmp_path: Path, text: bytes, told: str
 ) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[unique]))
     (tmp_path / "x.jsonl").write_bytes(text)
@@ -355,7 +354,7 @@ def test_a_file_with_a_mistake(
     assert ran.err.count("\n") == 1
 
 
-def test_files_that_are_none(at: Run, js: BlockingJetStream, unique: str, tmp_path: Path) -> None:
+def test_files_that_are_none(at: Run, js: JetStream, unique: str, tmp_path: Path) -> None:
     js.create_stream(StreamConfig(name=unique, subjects=[unique]))
     for name in ("x.jsonl", "x.parquet", "x.natsarc", "x", "x.csv"):
         assert at("stream", "import", unique, tmp_path / name).status == 2

@@ -85,7 +85,7 @@ def import_all() -> int:
 
 async def use(url: str, name: str) -> None:
     """A client in a loop: messages, a stream, a bucket."""
-    from pelton.client import StreamConfig, connect
+    from pelton import StreamConfig, connect
 
     async with await connect(url) as client:
         heard = await client.subscribe(f"{name}.core")
@@ -99,9 +99,9 @@ async def use(url: str, name: str) -> None:
 
 def use_blocking(url: str, name: str) -> None:
     """The same in a thread that blocks, and with columns."""
-    from pelton.client import StreamConfig, connect_blocking
+    from pelton import StreamConfig, sync
 
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         heard = client.subscribe(f"{name}.core")
         client.publish(f"{name}.core", b"hello")
         assert heard.next(timeout=20).data == b"hello"

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from pelton.errors import PeltonError, PeltonTimeoutError
+from pelton.errors import PeltonError
 from tests.client.shells import connected, wait_for
 from tests.ways import SEED
 
@@ -186,9 +186,7 @@ class Program:
         bucket = self.again(lambda: js.key_value("b"))
         with self.again(bucket.watch) as watch:
             while not (self.watched == self.written and not self.threads[1].is_alive()):
-                try:
-                    entry = watch.next(timeout=0.5)
-                except PeltonTimeoutError:
-                    continue
-                self.revisions.append(entry.revision)
-                self.watched[entry.key] = entry.revision, entry.value
+                entry = watch.next(timeout=0.5)
+                if entry is not None:
+                    self.revisions.append(entry.revision)
+                    self.watched[entry.key] = entry.revision, entry.value

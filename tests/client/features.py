@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client.plans.needs import NEEDS
+from pelton.client.base.needs import NEEDS
 from tests.peers import version_of
 
 if TYPE_CHECKING:

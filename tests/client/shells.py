@@ -9,13 +9,16 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pelton.client import connect, connect_blocking
-from pelton.client.base.steps import Awaits
+from pelton import connect, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SHELLS = ("asyncio", "blocking")
+
+
+def _waits(value: object) -> bool:
+    return type(value).__module__.startswith("pelton.client.aio")
 
 
 class Waited:
@@ -51,7 +54,7 @@ class Waited:
             return [self._result(each) for each in value]
         if inspect.isasyncgen(value):
             return self._each(value)
-        return Waited(value, self._loop) if isinstance(value, Awaits) else value
+        return Waited(value, self._loop) if _waits(value) else value
 
     def _each(self, items: Any) -> Iterator[Any]:
         try:
@@ -70,7 +73,7 @@ class Waited:
 def connected(shell: str, url: str, **options: Any) -> Iterator[Any]:
     """A client of the shell, closed at the end."""
     if shell == "blocking":
-        with connect_blocking(url, **options) as client:
+        with sync.connect(url, **options) as client:
             yield client
         return
     with asyncio.Runner() as runner:

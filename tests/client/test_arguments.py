@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pelton.testing
-from pelton.client import (
+from pelton import (
     Base64Keys,
     Base64Values,
     ConsumerConfig,
@@ -55,6 +55,7 @@ GOOD: dict[str, Any] = {
     "timeout": 0.05,
     "max_wait": 0.05,
     "no_wait": True,
+    "delay": 1,
     "patience": 0.1,
     "start_seq": 1,
     "stop_seq": 2,
@@ -90,7 +91,6 @@ class Handle:
             "ObjectStore": js.object_store("o"),
             "Consumer": js.consumer("S", "c"),
             "OrderedConsumer": js.ordered_consumer("S"),
-            "PullConsumer": js.pull("S", "c"),
             "Counter": js.counter("S"),
         }
 
@@ -148,6 +148,8 @@ def arguments(
             args += [given] if name == odd else []
         elif parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty:
             needed = parameter.default is parameter.empty
+            if name == "delay" and odd not in ("at", "cron", "every"):
+                needed = True  # the one time of a schedule
             if needed or name in (odd, "timeout", "max_wait", "no_wait"):
                 kwargs[name] = given
         else:
@@ -157,10 +159,8 @@ def arguments(
 
 def wrongs() -> Iterator[tuple[str, str, str, Any]]:
     """(class, call, parameter, value of a wrong kind) for each parameter with a rule."""
-    import pelton.client
-
     for kind in ("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"):
-        for name, signature in calls(getattr(pelton.client, kind)):
+        for name, signature in calls(getattr(pelton, kind)):
             for parameter in signature.parameters.values():
                 if rule_of(str(parameter.annotation)) is not None:
                     yield kind, name, parameter.name, object()
@@ -220,6 +220,7 @@ def bucket(call: Callable[[Any], object]) -> Callable[[Handle], object]:
     return lambda handle: call(handle.kinds["KeyValue"])
 
 
+KV = KeyValueConfig(bucket="n")
 GROUP = StaticGroupConfig(max_members=1, members=["a"])
 WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (service(name="a b"), ValueError, "name 'a b'"),
@@ -232,7 +233,8 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (js(lambda js: js.atomic_batch(ack_every=0)), ValueError, "ack_every"),
     (js(lambda js: js.atomic_batch().add("s.*", b"")), InvalidSubjectError, "'s.*'"),
     (js(lambda js: js.atomic_batch().add("", b"")), InvalidSubjectError, "''"),
-    (js(lambda js: js.subscribe("s.a")), ValueError, "stream name 's.a'"),
+    (js(lambda js: js.push_consumer("s.a", "c")), ValueError, "stream name 's.a'"),
+    (js(lambda js: js.consumer("s.a", "c")), ValueError, "stream name 's.a'"),
     (js(lambda js: js.ordered_consumer("S").fetch(0)), ValueError, "at least one message, got 0"),
     (js(lambda js: js.ordered_consumer("S").fetch(1, max_bytes=-1)), ValueError, "max_bytes"),
     (js(lambda js: js.publisher(window=0)), ValueError, "window"),
@@ -268,6 +270,13 @@ WRONG: list[tuple[Callable[[Handle], object], type[Exception], str]] = [
     (js(lambda js: StaticGroupConfig(max_members=1, members=5)), TypeError, "members"),
     (js(lambda js: StaticGroupConfig(max_members=1, members=["a b"])), ValueError, "'a b'"),
     (js(lambda js: js.create_static_group("S", "g g", GROUP)), ValueError, "'g g'"),
+    (js(lambda js: js.create_key_value("n", histroy=5)), TypeError, "did you mean history?"),
+    (js(lambda js: js.update_key_value("n", hystory=5)), TypeError, "did you mean history?"),
+    (js(lambda js: js.create_key_value(KV, history=5)), TypeError, "not both: history"),
+    (js(lambda js: js.create_or_update_key_value(KV, ttl=5)), TypeError, "not both: ttl"),
+    (js(lambda js: js.create_key_value(5)), TypeError, "bucket is a name or a KeyValueConfig"),
+    (js(lambda js: js.create_key_value("n", history=0)), ValueError, "history is 1 to 64"),
+    (js(lambda js: js.create_key_value("n", ttl="soon")), ValueError, "ttl: 'soon'"),
     (bucket(lambda kv: kv.with_keys(5)), TypeError, "5 is no codec"),
     (bucket(lambda kv: kv.with_keys(Base64Keys)), TypeError, "is no codec"),
     (bucket(lambda kv: kv.with_values(5)), TypeError, "5 is no codec"),
@@ -295,9 +304,7 @@ def test_errors_say_what_the_user_called(handle: Handle) -> None:
     js = handle.kinds["JetStream"]
     with pytest.raises(TypeError, match=r"KeyValue\.update\(\) missing 1 .*: 'revision'"):
         js.key_value("b").update("k", b"x")
-    with pytest.raises(
-        TypeError, match=r"JetStream\.stream_info\(\) got an unexpected .* 'subject'"
-    ):
+    with pytest.raises(TypeError, match=r"\.stream_info\(\) got an unexpected .* 'subject'"):
         js.stream_info("S", subject="s.a")
     with pytest.raises(NoRespondersError, match=r"'nowhere': no stream stores this subject"):
         js.publish("nowhere", b"")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import (
+from pelton import (
     AuthenticationError,
     ConnectionClosedError,
     InvalidSubjectError,
@@ -22,13 +22,14 @@ from pelton.client import (
     PeltonError,
     Status,
 )
+from pelton.client.aio.attempts import connect_again, connect_first
 from pelton.client.base.addresses import parse_servers
-from pelton.client.base.steps import Dial, Sleep
 from pelton.client.protocol import events
 from pelton.client.protocol.connection import Connection
 from pelton.client.protocol.options import Options
-from pelton.client.session.attempts import Attempts
+from pelton.client.protocol.pool import ServerPool
 from pelton.errors import ServerError
+from tests.client.by_hand import Dial, House, Pause
 from tests.client.shells import connected, wait_for
 
 if TYPE_CHECKING:
@@ -39,37 +40,27 @@ if TYPE_CHECKING:
 LINE = 4096
 
 
-class Clock:
-    """What ``Attempts`` needs of a client, with a time that only the test moves."""
-
-    closed = False
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.now = 1000.0
-        self.reconnects = 0
-
-    def _clock(self) -> float:
-        return self.now
-
-
 def logins(options: Options, lives_s: list[float], numbers: Iterator[float]) -> list[float]:
     """When a client logs in, at a server that ends each connection after so many seconds."""
-    client: Any = Clock(options)
-    attempts = Attempts(client, lambda _: None, lambda: next(numbers))
+    client = House(options, info=b"")
+    client.now = 1000.0
+    client._pool = ServerPool(options, lambda: next(numbers))
     times = []
-    work = attempts.opening()
+    call = connect_first(client)
     for life_s in lives_s:
-        for step in work:
-            if isinstance(step, Sleep):
-                client.now += step.seconds
-            else:
-                assert isinstance(step, Dial)
-                attempts.connected()
-                times.append(client.now)
+        with suppress(StopIteration):
+            while True:
+                step = call.send(None)
+                if isinstance(step, Pause):
+                    client.now += step.seconds
+                else:
+                    assert isinstance(step, Dial)
+                    client._tried_at = client.now
+                    times.append(client.now)
         client.now += life_s
-        attempts.lost(None)
-        work = attempts.reopening(float("inf"))
+        client._pool.lost(None, client.now - client._tried_at)
+        call = connect_again(client, float("inf"))
+    call.close()
     return times
 
 

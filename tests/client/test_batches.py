@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pelton.client.base.interest import Interest
 from pelton.client.base.message import BaseMessage
-from pelton.client.jetstream.batches import AtomicNumbers, FastFlow, check_staged
+from pelton.client.batches import AtomicNumbers, FastFlow, check_staged
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import ApiError, BatchEndedError, ProtocolError
 

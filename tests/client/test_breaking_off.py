@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import connect, connect_blocking
+from pelton import connect, sync
 from pelton.errors import ConnectionClosedError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_close_ends_an_attempt_of_another_thread(silent: Silent) -> None:
     """Whether a call or the client's own thread connects again."""
     before = threading.active_count()
     good = Good()
-    client = connect_blocking(good.url, connect_timeout=FOREVER_S, timeout=FOREVER_S)
+    client = sync.connect(good.url, connect_timeout=FOREVER_S, timeout=FOREVER_S)
     heard = client.subscribe("a")
     client.set_servers([silent.url])
     raised: list[BaseException] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect
+from pelton import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
@@ -210,13 +210,13 @@ def test_no_message_goes_to_a_cancelled_iteration(
             await js.create_consumer(unique, config)
             handles = []
             for number in range(8):
-                handle = js.pull(unique, "c")
+                handle = await js.consumer(unique, "c")
                 asked = handle.client._connection.messages_sent
                 if kept:
                     handles.append(handle)
 
                 async def read(handle: Any) -> None:
-                    async for message in handle.messages():
+                    async for message in handle.consume():
                         await message.ack()
 
                 task = asyncio.create_task(read(handle))
@@ -228,7 +228,7 @@ def test_no_message_goes_to_a_cancelled_iteration(
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
                 await js.publish(unique, b"%d" % number)
-                async with js.pull(unique, "c") as other:
+                async with await js.consumer(unique, "c") as other:
                     (message,) = await other.fetch(1, timeout=30)
                     assert message.data == b"%d" % number
                     await message.ack_sync()

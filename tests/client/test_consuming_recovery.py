@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConsumerConfig, ConsumerEvent, StreamConfig, connect, connect_blocking
+from pelton import ConsumerConfig, ConsumerEvent, StreamConfig, connect, sync
 from pelton.errors import (
     ConnectionClosedError,
     ConsumerDeletedError,
@@ -186,7 +186,7 @@ def test_a_server_that_falls_silent_is_noticed(shell: str, proxy: Proxy) -> None
         assert not reader.has("heartbeats_missed")
         proxy.loses = lambda operation: operation.startswith((b"MSG", b"HMSG"))
         reader.run_until(lambda: reader.has("heartbeats_missed"))
-        with connect_blocking(f"nats://127.0.0.1:{proxy._target}") as other:
+        with sync.connect(f"nats://127.0.0.1:{proxy._target}") as other:
             publish(other.jetstream(), "S", 0, 5)
         proxy.loses = lambda _: False
         reader.run_until(reader.whole(5))
@@ -228,7 +228,7 @@ def test_missed_heartbeats_are_counted_also_while_nobody_answers(
 
 
 def test_a_slow_handler_is_no_missed_heartbeat(server: ServerProcess, unique: str) -> None:
-    with connect_blocking(server.url, timeout=30) as client:
+    with sync.connect(server.url, timeout=30) as client:
         js = client.jetstream()
         make(js, unique)
 
@@ -416,7 +416,7 @@ def test_a_cancelled_task_leaves_nothing_behind(server: ServerProcess, unique: s
 @pytest.mark.timeout(300)
 @pytest.mark.skipif("nats-server" not in available_servers(OLDEST), reason="no nats-server")
 def test_consuming_goes_on_with_the_next_leader() -> None:
-    with running_cluster() as cluster, connect_blocking(cluster.urls, timeout=30) as admin:
+    with running_cluster() as cluster, sync.connect(cluster.urls, timeout=30) as admin:
         wait_until_ready(admin)
         js = admin.jetstream(timeout=30)
         js.create_stream(StreamConfig(name="S", subjects=["S.>"], num_replicas=3))
@@ -449,7 +449,7 @@ def test_an_ordered_consumer_leaves_none_behind(
 ) -> None:
     """Answers to creations are lost, and consumers deleted as soon as they are there."""
     with (
-        connect_blocking(own_server.url, timeout=30) as admin,
+        sync.connect(own_server.url, timeout=30) as admin,
         connected(shell, proxy.url, timeout=0.5, reconnect_wait=0.05) as client,
     ):
         make(admin.jetstream(), "S")

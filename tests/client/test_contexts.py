@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import ContextError, Options, TlsOptions, connect, connect_blocking
+from pelton import ContextError, Options, TlsOptions, connect, sync
 from pelton.client.base.addresses import parse_servers
 from pelton.client.protocol.contexts import context_names, options_of
 from pelton.client.protocol.options import make_options
@@ -102,7 +102,7 @@ def test_a_context_is_read_by_name_or_by_selection(folder: Path) -> None:
         servers=parse_servers("other"), user="u"
     )
     with pytest.raises(ContextError, match=r"no context 'gone'.*hub, leaf"):
-        connect_blocking(context="gone")
+        sync.connect(context="gone")
     for wrong in ("../hub", "a/b", "\0"):
         with pytest.raises(ContextError):
             connect(context=wrong)

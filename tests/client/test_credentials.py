@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton import nkeys
-from pelton.client import Options, connect, connect_blocking
+from pelton import Options, connect, nkeys, sync
 from pelton.client.protocol.credentials import CredentialsError, signed_fields
 from pelton.client.protocol.info import ServerInfo, connect_line
 from pelton.errors import AuthenticationError
@@ -160,7 +159,7 @@ def test_a_client_tries_again_until_it_gets_its_credentials(
 ) -> None:
     token = failing_for_a_while()
     if shell == "blocking":
-        with connect_blocking(server.url, token=token, reconnect_wait=0.01) as client:
+        with sync.connect(server.url, token=token, reconnect_wait=0.01) as client:
             client.reconnect()
             client.flush()
         return
@@ -188,5 +187,5 @@ def test_what_is_wrong_with_a_function_for_credentials(
     server: ServerProcess, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(AuthenticationError, match=words) as failed:
-        connect_blocking(server.url, **given)
+        sync.connect(server.url, **given)
     assert not failed.value.by_server

@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig, connect, sync
 from tests.client.shells import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient, Client
+    from pelton import Client, sync
     from tests.peers import ServerProcess
 
 MESSAGES = 20
@@ -33,7 +26,7 @@ MESSAGES = 20
 @pytest.fixture
 def admin(server: ServerProcess, unique: str) -> Iterator[Any]:
     """JetStream of another client, with a stream, a bucket and an object store."""
-    with connect_blocking(server.url, timeout=30) as client:
+    with sync.connect(server.url, timeout=30) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
         js.create_key_value(KeyValueConfig(bucket=unique, storage="memory")).put("a", b"1")
@@ -68,7 +61,7 @@ async def read_in_asyncio(client: Client, way: str, unique: str) -> object:
         return ordered
     if way == "bucket":
         bucket = await js.key_value(unique)
-        entries = bucket.watch()
+        entries = await bucket.watch()
         assert (await entries.next()).key == "a"
         return entries
     objects = await (await js.object_store(unique)).watch()
@@ -76,7 +69,7 @@ async def read_in_asyncio(client: Client, way: str, unique: str) -> object:
     return objects
 
 
-def read_in_blocking_code(client: BlockingClient, way: str, unique: str) -> object:
+def read_in_blocking_code(client: sync.Client, way: str, unique: str) -> object:
     js = client.jetstream()
     if way == "consume":
         messages = js.ordered_consumer(unique).consume()
@@ -104,7 +97,7 @@ def test_the_consumer_of_a_reader_goes_with_it(
 ) -> None:
     """Dropped: while its client stays open and idle. Kept: when the client closes."""
     if shell == "blocking":
-        with connect_blocking(server.url, timeout=30) as client:
+        with sync.connect(server.url, timeout=30) as client:
             reader: object = read_in_blocking_code(client, way, unique)
             assert consumers(admin, unique) == 1
             if not kept:
@@ -132,7 +125,7 @@ def test_a_dropped_operation_gives_its_messages_back(
     """What it had buffered is delivered again at once, and not after the ack wait."""
     admin.create_consumer(unique, ConsumerConfig(durable_name="c", ack_wait="10m"))
     if shell == "blocking":
-        with connect_blocking(server.url, timeout=30) as client:
+        with sync.connect(server.url, timeout=30) as client:
             for message in client.jetstream().consumer(unique, "c").consume():
                 message.ack_sync()
                 break
@@ -168,7 +161,7 @@ def test_a_dropped_operation_unsubscribes_before_it_gives_back(
         if direction == "out":
             sent.append(line)
 
-    with connect_blocking(server.url, timeout=30, on_protocol=hear) as client:
+    with sync.connect(server.url, timeout=30, on_protocol=hear) as client:
         for message in client.jetstream().consumer(unique, "c").consume():
             message.ack_sync()
             break

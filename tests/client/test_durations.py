@@ -15,19 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pelton import ConsumerConfig, Nanoseconds, Options, StreamConfig
 from pelton.api import ConsumerConfig as WireConsumerConfig
 from pelton.api import StreamConfig as WireStreamConfig
 from pelton.api import decode_response, encode
-from pelton.client import (
-    ConsumerConfig,
-    Nanoseconds,
-    Options,
-    StreamConfig,
-    connect_blocking,
-)
 from pelton.client.base import models
 from pelton.client.base.durations import to_moment, to_nanoseconds, to_seconds
 from pelton.client.base.models import StreamConsumerLimits, StreamSource
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess
@@ -216,7 +211,7 @@ def test_help_explains_every_field(name: str) -> None:
 
 
 def test_servers_understand_what_was_written(server: ServerProcess, unique: str) -> None:
-    with connect_blocking(server.url) as nc:
+    with connect(server.url) as nc:
         js = nc.jetstream()
         made = js.create_stream(
             StreamConfig(name=unique, storage="memory", max_age="1h", duplicate_window=60)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client.sync.guard import Bell
+from pelton.client.sync.locks import Bell
 from pelton.client.sync.polling import ERR, IN, OUT, READABLE, WRITABLE, SelectPoll
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import BlockingClient, ConnectionClosedError, connect, connect_blocking
+from pelton import ConnectionClosedError, connect, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def sockets() -> set[str]:
 
 def test_a_blocking_client(server: ServerProcess) -> None:
     before = sockets()
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         of_client = sockets() - before
         heard = client.subscribe("a")
         client.flush()
@@ -66,7 +66,7 @@ def test_a_blocking_client(server: ServerProcess) -> None:
                 with pytest.raises(ConnectionClosedError, match="was forked"):
                     call()
             client.close()
-            with connect_blocking(server.url) as own:
+            with sync.connect(server.url) as own:
                 own.publish("a", b"own")
                 own.flush()
             return "done"
@@ -79,7 +79,7 @@ def test_a_blocking_client(server: ServerProcess) -> None:
 
 def test_a_blocking_client_that_another_thread_uses(server: ServerProcess) -> None:
     """The lock that the thread holds is free in the child."""
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         held, enough = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -130,6 +130,6 @@ def test_an_asyncio_client(server: ServerProcess) -> None:
 
 
 def test_a_client_that_was_closed_before_stays_so(server: ServerProcess) -> None:
-    client: BlockingClient = connect_blocking(server.url)
+    client: sync.Client = sync.connect(server.url)
     client.close()
     assert in_child(client.flush) == "ConnectionClosedError: the client is closed"

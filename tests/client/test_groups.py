@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import (
+from pelton import (
     ConsumerConfig,
     ElasticGroupConfig,
     GroupChangedError,
@@ -23,10 +23,12 @@ from pelton.client import (
     StreamConfig,
     StreamInfo,
 )
-from pelton.client.groups.config import GroupConfig, decode, key_of
-from pelton.client.groups.partitions import (
+from pelton.client.groups import (
+    GroupConfig,
     assignments,
+    decode,
     filters_of,
+    key_of,
     member_consumer,
     work_queue,
 )

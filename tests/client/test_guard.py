@@ -3,7 +3,7 @@
 import signal
 from types import FrameType
 
-from pelton.client.sync.guard import Guard
+from pelton.client.sync.locks import Guard
 
 
 class Interrupted(Exception):

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import ConsumerConfig, ObjectStoreConfig, StreamConfig, connect_blocking
+from pelton import ConsumerConfig, ObjectStoreConfig, StreamConfig
 from pelton.client.base.tokens import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
 from pelton.client.sync.bulk.columns import ColumnReader, read_range
 from pelton.client.sync.bulk.rows import RowPublisher
 from pelton.client.sync.bulk.stored import read_stored
 from pelton.core.bulk.publish_window import Column, Rows
+from pelton.sync import connect
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -96,12 +97,12 @@ class Attacker:
 
 @pytest.fixture
 def attacker(server: ServerProcess) -> Iterator[Attacker]:
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         yield Attacker(client)
 
 
 def test_requests(server: ServerProcess, shell: str, unique: str, attacker: Attacker) -> None:
-    with connected(shell, server.url) as client, connect_blocking(server.url) as other:
+    with connected(shell, server.url) as client, connect(server.url) as other:
         waiting = other.subscribe(f"{unique}.help")
         other.flush()
         subjects = []
@@ -157,7 +158,7 @@ def test_publishes(server: ServerProcess, shell: str, unique: str, attacker: Att
         check_unguessable([each for each in attacker.seen() if each.startswith("_INBOX.")])
 
 
-@pytest.mark.parametrize("way", ["consume", "fetch", "messages"])
+@pytest.mark.parametrize("way", ["consume", "fetch"])
 def test_pulls(
     server: ServerProcess, shell: str, unique: str, attacker: Attacker, way: str
 ) -> None:
@@ -177,23 +178,13 @@ def test_pulls(
             return bodies
 
         if way == "fetch":
-            with js.pull(unique, "c") as handle:
+            with js.consumer(unique, "c") as handle:
                 for _ in range(5):
                     wanted = more(3)
                     found = [each.data for each in handle.fetch(3, timeout=20)]
                     seen += [each for each in attacker.seen() if NUMBERED.search(each)]
                     assert found == wanted
                     taken += found
-        elif way == "messages":
-            with js.pull(unique, "c") as handle:
-                wanted = more(30)
-                for message in handle.messages(batch=4):
-                    taken.append(message.data)
-                    seen += [each for each in attacker.seen() if NUMBERED.search(each)]
-                    attacker.forge(seen[-2:], b"forged")
-                    if len(taken) == 30:
-                        break
-                assert taken == wanted
         else:
             wanted = more(30)
             with js.consumer(unique, "c").consume(max_messages=4) as messages:
@@ -223,7 +214,7 @@ def test_objects(server: ServerProcess, shell: str, unique: str, attacker: Attac
 
 def test_bulk_readers_and_writers(server: ServerProcess, unique: str, attacker: Attacker) -> None:
     """What Spark and bulk programs use."""
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
         attacker.seen()
@@ -258,7 +249,7 @@ def test_bulk_readers_and_writers(server: ServerProcess, unique: str, attacker: 
 
 def test_a_forged_row_is_not_read(server: ServerProcess, unique: str, attacker: Attacker) -> None:
     """A reader of columns takes nothing that another client publishes to its inbox."""
-    with connect_blocking(server.url) as client, connect_blocking(server.url) as other:
+    with connect(server.url) as client, connect(server.url) as other:
         js = client.jetstream()
         js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
         js.create_consumer(unique, ConsumerConfig(name="c", ack_policy="explicit"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig
+import pelton.testing
+from pelton import ConsumerConfig, KeyValueConfig, ServiceConfig, StreamConfig
 from pelton.errors import ApiError, NoRespondersError, NotJetStreamMessageError
 from tests.client.shells import connected
 
@@ -109,3 +111,36 @@ def test_an_endpoint_without_a_name_is_told(client: Any) -> None:
     with pytest.raises(TypeError, match=r"write `@service.endpoint\(\"name\"\)`"):
         service.endpoint(print)
     service.stop()
+
+
+async def plainly(entered: Any) -> None:
+    async with entered:
+        raise AssertionError("it was entered")
+
+
+def test_a_server_of_a_test_in_the_wrong_block_is_told() -> None:
+    both = r"async with pelton.testing.server\(\).*with pelton.testing.server_blocking\(\)"
+    with pytest.raises(TypeError, match=both), pelton.testing.server():
+        pass
+    with pytest.raises(TypeError, match=r"server_blocking\(\) as nc`, or `async with"):
+        asyncio.run(plainly(pelton.testing.server_blocking()))
+    for make in (pelton.testing.server, pelton.testing.server_blocking):
+        with pytest.raises(AttributeError, match="is no client, but gives one: write `"):
+            getattr(make(), "publish")  # noqa: B009  # checkers say it themselves
+
+
+def test_an_argument_that_nobody_awaited_is_told() -> None:
+    async def text() -> str:
+        return "a"
+
+    async def program() -> None:
+        async with pelton.testing.server() as nc:
+            with pytest.raises(TypeError, match=r"subject is text, not coroutine .*: await it$"):
+                await nc.publish(text(), b"")  # type: ignore[arg-type]  # that is the mistake
+            with pytest.raises(TypeError, match=r"callback is a function, .*: give it without"):
+                await nc.subscribe("a", callback=text())  # type: ignore[arg-type]  # that is the mistake
+            bucket = await nc.jetstream().create_key_value(KeyValueConfig(bucket="b"))
+            with pytest.raises(TypeError, match="a value is bytes, not a coroutine: await it"):
+                await bucket.put("k", text())  # type: ignore[arg-type]  # that is the mistake
+
+    asyncio.run(program())

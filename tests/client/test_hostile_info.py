@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import connect, connect_blocking
+from pelton import connect, sync
 from pelton.client.base.addresses import Server
 from pelton.client.protocol.connection import Connection, State
 from pelton.client.protocol.info import ServerInfo
@@ -102,7 +102,7 @@ def greeting(*infos: bytes) -> Iterator[str]:
 def test_an_info_that_is_none_is_a_connect_error(info: bytes) -> None:
     with greeting(info) as url:
         with pytest.raises(ConnectError, match=r"bad INFO|broke the protocol|no NATS server"):
-            connect_blocking(url)
+            sync.connect(url)
 
         async def scenario() -> None:
             with pytest.raises(ConnectError, match=r"bad INFO|broke the protocol|no NATS server"):
@@ -115,12 +115,13 @@ def test_addresses_that_are_none_do_not_end_the_client() -> None:
     """The pool learns them, tries them, and comes back to the server that there is."""
     info = json.dumps({"connect_urls": URLS}).encode()
     options: dict[str, Any] = {"reconnect_wait": 0.001, "reconnect_wait_max": 0.001, "timeout": 30}
-    with greeting(info, info, b"{}") as url, connect_blocking(url, **options) as nc:
+    with greeting(info, info, b"{}") as url, sync.connect(url, **options) as nc:
         while nc.reconnects < 2:
             try:
                 nc.flush()
             except PeltonError:
-                nc._ensure_open()
+                with nc._guard:
+                    nc._ready()
         assert nc.connected
 
     async def scenario() -> None:
@@ -137,7 +138,7 @@ def test_addresses_that_are_none_do_not_end_the_client() -> None:
 def test_a_server_that_takes_nothing_is_a_documented_error() -> None:
     with (
         greeting(b'{"max_payload":-1}') as url,
-        connect_blocking(url) as nc,
+        sync.connect(url) as nc,
         pytest.raises(PayloadTooLargeError),
     ):
         nc.publish("a", b"")

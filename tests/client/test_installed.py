@@ -31,9 +31,9 @@ sys.meta_path.insert(0, Missing())
 
 CLIENT = """
 import asyncio
-from pelton.client import ConsumerConfig, StreamConfig, connect, connect_blocking
+from pelton import ConsumerConfig, StreamConfig, connect, sync
 
-with connect_blocking(sys.argv[1]) as nc:
+with sync.connect(sys.argv[1]) as nc:
     js = nc.jetstream()
     js.create_stream(StreamConfig(name=sys.argv[2], storage="memory"))
     assert js.publish(sys.argv[2], b"x").seq == 1
@@ -41,8 +41,9 @@ with connect_blocking(sys.argv[1]) as nc:
 
 async def scenario():
     async with connect(sys.argv[1]) as nc:
-        async for message in nc.jetstream().ordered(sys.argv[2]):
-            return message.data
+        async with nc.jetstream().ordered_consumer(sys.argv[2]).consume() as messages:
+            async for message in messages:
+                return message.data
 
 assert asyncio.run(scenario()) == b"x"
 """
@@ -75,4 +76,4 @@ def test_a_server_says_what_it_lacks() -> None:
     assert "uvloop is not installed: pip install uvloop" in done.stderr
     assert "Traceback" not in done.stderr
     named = {each.partition(">")[0] for each in PROJECT["dependencies"] if "linux" in each}
-    assert named == {"uvloop", "prometheus-client", "websockets"}
+    assert named == {"uvloop", "prometheus-client"}

@@ -3,65 +3,29 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client.base.addresses import Server
 from pelton.client.base.message import BaseMessage
 from pelton.client.base.models import ConsumerConfig, ConsumerInfo
+from pelton.client.consume.pull import Asking, Sizes, size_of
 from pelton.client.consume.pulled import PullIntake
-from pelton.client.consume.requests import Asking, Sizes, size_of
-from pelton.client.jetstream.streams import Streams
-from pelton.client.protocol.options import Options
-from pelton.client.session.session import Session
 from pelton.errors import ConnectionLostError
-
-INFO = b'INFO {"server_id":"x","version":"2.15.1","headers":true,"max_payload":1048576}\r\nPONG\r\n'
-
-
-class Quiet(Session[BaseMessage]):
-    """A client whose bytes go nowhere."""
-
-    _stays_open = True
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        super().__init__(Options(), BaseMessage, lambda: self.now, random.Random(1))
-        self._connection.connected_to(Server("h", 4222))
-        self._connection.receive_data(INFO)
-        self._connection.events()
-
-    def _attach(self, subject: str, owner: Any, queue: str = "") -> None:
-        owner._interest = self._connection.subscribe(subject, queue, owner)
-
-    _much_waits = False
-
-    def _plan_flush(self) -> None:
-        pass
-
-    def _flush_output(self) -> None:
-        pass
-
-    def _report(self, error: Exception) -> None:
-        raise error
-
-    def _changed(self, event: Any) -> None:
-        pass
+from tests.client.by_hand import House
 
 
 class Model:
     """A server: what each request is still owed, in order; and the messages on offer."""
 
     def __init__(self, limit: int, by_bytes: bool) -> None:
-        self.client = Quiet()
+        self.client = House()
         config = ConsumerConfig(durable_name="c")
         info = ConsumerInfo(stream_name="S", name="c", config=config)
         sizes = Sizes(max_bytes=limit) if by_bytes else Sizes(max_messages=limit)
-        js = Streams(self.client, domain=None, prefix=None, timeout=5)
-        self.intake = PullIntake(js, info, Asking(config, {}), sizes, "wait")
+        subject = "$JS.API.CONSUMER.MSG.NEXT.S.c"
+        self.intake = PullIntake(self.client, subject, info, Asking(config, {}), sizes, "wait")
         self.by_bytes = by_bytes
         self.requests: list[list[Any]] = []
         self.seq = 0
@@ -120,9 +84,7 @@ class Model:
 
     def turn(self) -> None:
         """One look of the loop that keeps messages coming."""
-        steps = self.intake.turn(lambda: False, 0.0)
-        next(steps)
-        steps.close()
+        self.intake.tend(self.client.now)
 
     def take(self) -> bool:
         """The user has handled the message before, and takes one."""

@@ -6,19 +6,17 @@ import dataclasses
 import pickle
 import string
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pelton.api import keyvalue as wire
-from pelton.api.subjects import AckSubject
-from pelton.client import (
+from pelton import (
     Base64Keys,
     Base64Values,
-    BlockingKeyValue,
+    ConsumerConfig,
     ConsumerInfo,
     ExternalStream,
     FilterableKeyCodec,
@@ -32,20 +30,22 @@ from pelton.client import (
     StreamState,
     SubjectTransform,
     TypedValues,
+    sync,
 )
-from pelton.client.jetstream.streams import Streams
+from pelton.api import keyvalue as wire
+from pelton.api.subjects import AckSubject
+from pelton.client.aio.jetstream import JetStream
+from pelton.client.base.configs import make_config
+from pelton.client.consume.watched import WatchPosition
 from pelton.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_value
-from pelton.client.keyvalue.config import config_of, prefixes, status_of
-from pelton.client.keyvalue.watching import Position
+from pelton.client.keyvalue.config import KeyValueFields, config_of, prefixes, status_of
 from pelton.errors import (
     BadBucketError,
-    ConsumerDeletedError,
     InvalidBucketNameError,
     InvalidKeyError,
     InvalidValueError,
     KeyExistsError,
     NoValueError,
-    PullError,
     RevisionConflictError,
     WrongLastSequenceError,
 )
@@ -64,10 +64,10 @@ class Silent:
 
 def bucket(config: KeyValueConfig | None = None) -> Any:
     """A handle of a bucket that no server has."""
-    js: Any = Streams(Silent(), domain=None, prefix=None, timeout=1)  # type: ignore[arg-type]  # sends nothing
+    js: Any = JetStream(Silent(), domain=None, prefix=None, timeout=1)  # type: ignore[arg-type]  # sends nothing
     config = config or KeyValueConfig(bucket="b")
     info = StreamInfo(config=config.stream_config())
-    return BlockingKeyValue(js, info, PlainValues())
+    return sync.KeyValue(js, info, PlainValues())
 
 
 # -- names
@@ -114,9 +114,11 @@ def test_filters_lose_what_others_contain_and_may_not_overlap() -> None:
     assert of(("a", ">", "b.>")) == ["$KV.b.>"]
     with pytest.raises(InvalidKeyError, match="in common"):
         of(("a.*", "*.b"))
-    for wrong in ("", "a*", ">.a", "a..b", 3):
+    for wrong in ("", "a*", ">.a", "a..b"):
         with pytest.raises(InvalidKeyError):
             of((wrong,))
+    with pytest.raises(TypeError, match=r"filters is text, not int \(3\)"):
+        of((3,))
 
 
 # -- configurations
@@ -204,6 +206,32 @@ def test_a_configuration_comes_back_from_its_stream(config: KeyValueConfig) -> N
 def test_mistakes_of_a_configuration(wrong: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         KeyValueConfig(bucket="b", **wrong).stream_config()
+
+
+def test_the_keywords_are_the_fields_of_the_class() -> None:
+    fields = get_type_hints(KeyValueConfig)
+    assert fields.pop("bucket") is str
+    assert get_type_hints(KeyValueFields) == fields
+    assert not KeyValueFields.__required_keys__
+
+
+def test_a_configuration_is_an_object_or_a_name_and_keywords() -> None:
+    config = KeyValueConfig(bucket="b", history=5, ttl="1h")
+    assert make_config(KeyValueConfig, "b", {"history": 5, "ttl": "1h"}, "bucket") == config
+    assert make_config(KeyValueConfig, config, {}, "bucket") is config
+    assert make_config(StreamConfig, "S", {"max_msgs": 1}, "name").max_msgs == 1
+    assert make_config(ConsumerConfig, None, {"ack_wait": 1}) == ConsumerConfig(ack_wait=1)
+    with pytest.raises(TypeError, match=r"KeyValueConfig has no field histroy: did you mean hist"):
+        make_config(KeyValueConfig, "b", {"histroy": 5}, "bucket")
+    with pytest.raises(TypeError, match=r"StreamConfig has no field zzz: see help\(StreamConfig"):
+        make_config(StreamConfig, "S", {"zzz": 5}, "name")
+    with pytest.raises(TypeError, match=r"a whole KeyValueConfig, or .*, not both: history, ttl"):
+        make_config(KeyValueConfig, config, {"history": 5, "ttl": 1}, "bucket")
+    for wrong in (None, 5, StreamConfig(name="S")):
+        with pytest.raises(TypeError, match="bucket is a name or a KeyValueConfig, not "):
+            make_config(KeyValueConfig, wrong, {}, "bucket")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(TypeError, match="config is ConsumerConfig, not str"):
+        make_config(ConsumerConfig, "c", {})
 
 
 def test_mirrors_and_sources_name_streams_and_map_keys() -> None:
@@ -423,7 +451,7 @@ def delivered(name: str, number: int, seq: int, pending: int) -> AckSubject:
 
 
 def test_a_watch_that_loses_its_consumer_early_begins_with_the_last_values_again() -> None:
-    position = Position("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
+    position = WatchPosition("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
     assert position.config().deliver_policy == "last_per_subject"
     position.started(created("one", 3, 0))
     for number, seq in ((1, 4), (2, 6)):
@@ -444,7 +472,7 @@ def test_a_watch_that_loses_its_consumer_early_begins_with_the_last_values_again
 
 
 def test_a_watch_of_an_empty_bucket_is_caught_up_at_once() -> None:
-    position = Position("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
+    position = WatchPosition("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
     position.started(created("one", 0, 17))
     assert position.caught_up
     config = position.config()
@@ -452,7 +480,7 @@ def test_a_watch_of_an_empty_bucket_is_caught_up_at_once() -> None:
 
 
 def test_a_watch_notices_a_stream_that_went_back() -> None:
-    position = Position("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
+    position = WatchPosition("KV_b", ["$KV.b.>"], "last_per_subject", 1, headers_only=False)
     position.started(created("one", 1, 0))
     assert position.take(delivered("one", 1, 50, 0))
     assert position.passes(delivered("one", 1, 50, 0))
@@ -463,16 +491,6 @@ def test_a_watch_notices_a_stream_that_went_back() -> None:
     assert position.went_back
 
 
-def test_a_watch_goes_on_however_often_servers_restart() -> None:
-    position = Position("KV_b", ["$KV.b.>"], "new", 1, headers_only=False)
-    assert position.caught_up
-    assert not position.recoverable(ConsumerDeletedError(409, "Consumer Deleted"))
-    for n in range(50):
-        position.started(created(str(n), 0, 0))
-        assert position.recoverable(ConsumerDeletedError(409, "Consumer Deleted"))
-    assert not position.recoverable(PullError(409, "Exceeded MaxWaiting"))
-
-
 def test_the_shells_have_one_handle_each() -> None:
-    assert KeyValue.get is not BlockingKeyValue.get
+    assert KeyValue.get is not sync.KeyValue.get
     assert repr(bucket()) == "<KeyValue b>"

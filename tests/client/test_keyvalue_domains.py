@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ExternalStream, KeyValueConfig, StreamSource
+from pelton import ExternalStream, KeyValueConfig, StreamSource
 from pelton.errors import NoRespondersError
 from tests.client.shells import connected
 from tests.peers import OLDEST, ServerProcess, available_servers

@@ -12,7 +12,7 @@ import pytest
 from nats.js import api
 from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 
-from pelton.client import Client, KeyValueConfig, StreamConfig, connect
+from pelton import Client, KeyValueConfig, StreamConfig, connect
 from pelton.errors import KeyExistsError, RevisionConflictError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_we_read_what_nats_py_writes(server: ServerProcess, unique: str) -> None
         )
         theirs = await js.create_key_value(config)
         ours = await client.jetstream().key_value(unique)
-        async with ours.watch() as watch:
+        async with await ours.watch() as watch:
             assert await watch.initial() == []
             seen = []
             for write in (
@@ -142,7 +142,7 @@ def test_the_messages_are_those_that_the_official_clients_send(
         await bucket.create("k", b"3", ttl="1h30m")
         stored = [await js.get_message(f"KV_{unique}", seq) for seq in range(1, 6)]
         expected = "Nats-Expected-Last-Subject-Sequence"
-        assert [(each.subject, each.data, each.headers) for each in stored] == [
+        assert [(each.subject, each.data, each.headers.lists()) for each in stored] == [
             (f"$KV.{unique}.k", b"1", {}),
             (f"$KV.{unique}.k", b"2", {expected: ["1"]}),
             (f"$KV.{unique}.k", b"", {"KV-Operation": ["DEL"]}),
@@ -152,7 +152,7 @@ def test_the_messages_are_those_that_the_official_clients_send(
         purged = await js.get_message(
             f"KV_{unique}", await bucket.purge("k", revision=5, ttl="90s")
         )
-        assert purged.headers == {
+        assert purged.headers.lists() == {
             "KV-Operation": ["PURGE"],
             "Nats-Rollup": ["sub"],
             expected: ["5"],

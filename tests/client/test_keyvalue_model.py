@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pelton.client import KeyValueConfig
+from pelton import KeyValueConfig
 from pelton.errors import KeyExistsError, RevisionConflictError
 from tests.client.features import knows
 from tests.client.shells import SHELLS, connected

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pelton.client import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, connect_blocking
-from pelton.client.aio.consuming import Consumer
-from pelton.client.base.steps import RETRY_S
+from pelton import ConsumerConfig, ConsumerInfo, ObjectStoreConfig, sync
+from pelton.client.aio.consumers import Consumer
+from pelton.client.base.mailbox import RETRY_S
 from pelton.client.objects.models import meta_subject
-from pelton.client.sync.consuming import Consumer as BlockingConsumer
+from pelton.client.sync.consumers import Consumer as SyncConsumer
 from pelton.errors import NoRespondersError, PullError
 from tests.client.shells import Waited, connected
 from tests.proxies import running_proxy
@@ -35,7 +35,7 @@ NOBODY = b"NATS/1.0 503\r\n\r\n"
 def playing(url: str, subject: str, *answers: Callable[[Any, str], None]) -> Iterator[list[bytes]]:
     """A server of one subject, which gives these answers one after the other; yields what it was asked."""
     asked: list[bytes] = []
-    with connect_blocking(url) as client, client.subscribe(subject) as subscription:
+    with sync.connect(url) as client, client.subscribe(subject) as subscription:
         client.flush()
 
         def answer() -> None:
@@ -115,10 +115,10 @@ def fetched(
 ) -> Any:
     js = client.jetstream(prefix=prefix)
     if way == "pull":
-        return js.pull("S", "c").fetch(batch, timeout=timeout)
+        return js.consumer("S", "c", verify=False).fetch(batch, timeout=timeout)
     info = ConsumerInfo(stream_name="S", name="c", config=ConsumerConfig())
     if shell == "blocking":
-        return BlockingConsumer(js, info).fetch(batch, timeout=timeout)
+        return SyncConsumer(js, info).fetch(batch, timeout=timeout)
     return Waited(Consumer(js._inner, info), client._loop).fetch(batch, timeout=timeout)
 
 
@@ -172,7 +172,7 @@ def test_the_leader_says_whether_there_is_an_object(
     shell: str, server: ServerProcess, unique: str
 ) -> None:
     """A replica may not know what was stored just now."""
-    with connect_blocking(server.url) as admin:
+    with sync.connect(server.url) as admin:
         store = admin.jetstream().create_object_store(
             ObjectStoreConfig(bucket=unique, storage="memory")
         )
@@ -258,8 +258,8 @@ def delivered(shell: str, client: Any, prefix: str, ack: str) -> Any:
 def store_of(shell: str, client: Any, unique: str) -> Any:
     js = client.jetstream(prefix=unique)
     if shell == "blocking":
-        return js._store(unique)
-    return Waited(js._inner._store(unique), client._loop)
+        return js._store_of(unique)
+    return Waited(js._inner._store_of(unique), client._loop)
 
 
 def clustered(client: Any) -> None:

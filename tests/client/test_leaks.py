@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pelton.testing
-from pelton.client import (
+from pelton import (
     Client,
     ConsumerConfig,
     KeyValueConfig,
     ObjectStoreConfig,
     StreamConfig,
     connect,
-    connect_blocking,
+    sync,
 )
 from pelton.errors import ConnectionLostError
 from tests.client.shells import connected, wait_for
@@ -120,7 +120,7 @@ async def uses_of_asyncio(nc: Client, unique: str) -> list[Callable[[], Awaitabl
                 pass
 
     async def watch() -> None:
-        async with bucket.watch() as watch:
+        async with await bucket.watch() as watch:
             async for _ in watch:
                 pass
 
@@ -197,7 +197,7 @@ def test_cancelled_tasks_leave_nothing(server: ServerProcess, unique: str) -> No
             assert not grown(before, after)
             assert interests - interests_before < GROWTH_MAX
 
-    with connect_blocking(server.url, timeout=60) as admin:
+    with sync.connect(server.url, timeout=60) as admin:
         prepare(admin, unique)
         asyncio.run(whole(admin))
 
@@ -210,7 +210,7 @@ def test_a_creation_that_comes_behind_its_removal() -> None:
             js = nc.jetstream()
             bucket = await js.create_key_value(KeyValueConfig(bucket="b"))
             broker.delay("$JS.API.CONSUMER.CREATE.>", 0.1, times=1)
-            watch = asyncio.ensure_future(bucket.watch().__aenter__())
+            watch = asyncio.ensure_future(bucket.watch())
             while not any(".CONSUMER.CREATE." in each.subject for each in broker.published):
                 await asyncio.sleep(0)
             watch.cancel()
@@ -306,8 +306,8 @@ def test_exceptions_in_blocking_code_leave_nothing(
 ) -> None:
     with (
         caplog.at_level(logging.CRITICAL, "pelton"),  # a record keeps the frames of its exception
-        connect_blocking(server.url, timeout=60) as admin,
-        connect_blocking(server.url, timeout=60) as nc,
+        sync.connect(server.url, timeout=60) as admin,
+        sync.connect(server.url, timeout=60) as nc,
     ):
         prepare(admin, unique)
         uses = uses_of_blocking(nc, unique)
@@ -330,7 +330,7 @@ def test_an_operation_that_nobody_holds_asks_for_nothing(
     server: ServerProcess, unique: str
 ) -> None:
     """A blocking program that forgets to stop one: its requests would take the messages of others."""
-    with connect_blocking(server.url) as nc:
+    with sync.connect(server.url) as nc:
         prepare(nc, unique)
         js = nc.jetstream()
         consumer = js.consumer(unique, "c")
@@ -353,7 +353,7 @@ def test_many_subscriptions_come_and_go(server: ServerProcess, unique: str, shel
     count = SUBSCRIPTIONS
     with (
         running_proxy(server.port) as proxy,
-        connect_blocking(server.url) as admin,
+        sync.connect(server.url) as admin,
         connected(shell, proxy.url, timeout=120, reconnect_wait=0.01) as nc,
     ):
         nc.flush()

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StaticGroupConfig,
-    StreamConfig,
-    connect_blocking,
-)
-from pelton.client.groups import watching
+from pelton import KeyValueConfig, ObjectStoreConfig, StaticGroupConfig, StreamConfig
+from pelton.client.aio import members
+from pelton.client.sync import members as sync_members
 from pelton.errors import PeltonTimeoutError
+from pelton.sync import connect
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
 
@@ -69,10 +65,6 @@ def columns(js: Any, admin: Any) -> tuple[str, Any]:
     return stream(js, admin)
 
 
-def pushed(js: Any, admin: Any) -> tuple[str, Any]:
-    return stream(js, admin)
-
-
 def group(js: Any, admin: Any) -> tuple[str, Any]:
     admin.create_stream(StreamConfig(name="S", subjects=["0.s"]))
     admin.create_static_group("S", "g", StaticGroupConfig(max_members=1, members=["m"]))
@@ -84,19 +76,13 @@ def group(js: Any, admin: Any) -> tuple[str, Any]:
 def first_of(reader: Any, make: Any) -> Iterator[Any]:
     """The first item of a reader that is open until the end of the block."""
     if make is stream:
-        messages = reader.ordered("S")
-        yield next(iter(messages))
-        messages.close()
+        with reader.ordered_consumer("S").consume() as messages:
+            yield next(iter(messages))
         return
     if make is columns:
         read = reader.read_columns("S", 1, 2, timeout=0.5)
         yield next(read)
         read.close()
-        return
-    if make is pushed:
-        with reader.subscribe("S") as messages:
-            yield messages.next(timeout=0.5)
-            reader.delete_consumer("S", messages.info.name)
         return
     if make is group:
         with reader.consume("m", print, auto_ack=True) as messages:
@@ -113,7 +99,6 @@ def first_of(reader: Any, make: Any) -> Iterator[Any]:
         objects,
         stream,
         columns,
-        pushed,
         pytest.param(group, marks=pytest.mark.needs("priority_groups")),
     ],
 )
@@ -124,22 +109,22 @@ def test_every_consumer_is_removed(
     """The first tries end with a PeltonTimeoutError, because the answer is lost; the user tries again."""
     if make is columns and shell != "blocking":
         pytest.skip("columns are for blocking code")
-    monkeypatch.setattr(watching, "HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(watching, "SILENCE_S", 0.5)
+    for half in (members, sync_members):
+        monkeypatch.setattr(half, "HEARTBEAT_S", 0.2)
+        monkeypatch.setattr(half, "SILENCE_S", 0.5)
     with (
-        connect_blocking(own_server.url, timeout=30) as client,
+        connect(own_server.url, timeout=30) as client,
         running_proxy(own_server.port) as proxy,
         connected(shell, proxy.url, timeout=0.5, reconnect_wait=0.05) as losing,
     ):
         admin = client.jetstream()
         name, reader = make(losing.jetstream(), admin)
-        deleted = 0 if make is pushed else 3  # a subscription has what came before that
-        loses = proxy.loses = Losing(admin, name, lost={1, 2}, deleted=deleted)
+        loses = proxy.loses = Losing(admin, name, lost={1, 2}, deleted=3)
 
         def settled() -> bool:
             if make is group:  # it looks after its document while it has time to
                 item.run(timeout=0.05)
-            return loses.answers >= (4 if deleted else 3) and len(admin.consumer_names(name)) == 1
+            return loses.answers >= 4 and len(admin.consumer_names(name)) == 1
 
         while True:
             with contextlib.suppress(PeltonTimeoutError), first_of(reader, make) as item:

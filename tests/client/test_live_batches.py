@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import StreamConfig, connect
+from pelton import StreamConfig, connect
 from pelton.errors import (
     ApiError,
     BatchEndedError,
@@ -55,8 +55,8 @@ def test_an_atomic_batch(shell: str, server: ServerProcess, unique: str) -> None
             assert (ack.batch, ack.count, ack.seq) == (batch.id, count, before + count)
             assert batch.count == count
         message = js.get_message(unique, before + 1)
-        assert message.headers["N"] == ["0"]
-        assert message.headers["Nats-Batch-Id"] == [batch.id]
+        assert message.headers.get_all("N") == ["0"]
+        assert message.headers.get_all("Nats-Batch-Id") == [batch.id]
         with pytest.raises(ValueError, match="is over"):
             batch.add(f"{unique}.x")
         with pytest.raises(ValueError, match="is over"):
@@ -194,7 +194,7 @@ def test_ids_and_pings_in_batches(shell: str, server: ServerProcess, unique: str
 async def test_an_idle_fast_batch_stays_open(
     server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pelton.client.aio.batches.KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr("pelton.client.aio.sending.KEEP_ALIVE_S", 0.02)
     async with connect(server.url) as client:
         js = client.jetstream()
         await js.create_stream(config(unique))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
+from pelton import (
     ConnectError,
     ConnectionClosedError,
     NoRespondersError,

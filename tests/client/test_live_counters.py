@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import (
+from pelton import (
     ApiError,
     ConsumerConfig,
     InvalidSubjectError,
@@ -21,8 +21,8 @@ from pelton.client import (
     StreamSource,
     WrongStreamError,
 )
-from pelton.client.jetstream.counters import entry_of, number_of, text_of_number
-from pelton.client.jetstream.schedules import pattern_of
+from pelton.client.counters import entry_of, number_of, text_of_number
+from pelton.client.schedules import pattern_of
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_a_counter_names_the_counters_that_it_sums_up(js: Any, unique: str) -> N
     js.counter(unique).increment(f"{unique}.a", 3)
     summed = js.counter(total.name)
     js.create_consumer(total.name, ConsumerConfig(durable_name="c"))
-    assert len(js.pull(total.name, "c").fetch(2, timeout=30)) == 2, "both have arrived"
+    assert len(js.consumer(total.name, "c").fetch(2, timeout=30)) == 2, "both have arrived"
     entry = summed.load(f"{unique}.a")
     assert entry.value == 7
     assert list(entry.sources.values()) == [{f"{unique}.a": 7}]
@@ -200,7 +200,7 @@ def test_schedules_are_made_listed_and_cancelled(js: Any, unique: str, direct: b
         target,
         b"1",
     )
-    assert (two.pattern, two.ttl, two.headers["A"]) == ("@every 1h0m0s", "5m0s", ["b"])
+    assert (two.pattern, two.ttl, two.headers.get_all("A")) == ("@every 1h0m0s", "5m0s", ["b"])
     assert (three.time_zone, three.source) == ("Europe/Berlin", f"{unique}.in")
     assert [each.seq for each in js.iter_schedules(unique, f"{unique}.*.2")] == [two.seq]
     assert js.cancel_schedule(unique, one.subject)
@@ -219,10 +219,10 @@ def test_a_schedule_produces_its_message(js: Any, unique: str) -> None:
     target = f"{unique}.out"
     js.create_consumer(unique, ConsumerConfig(durable_name="c", filter_subject=target))
     js.schedule(f"{unique}.s", b"now", target=target, delay="1ms", headers={"A": "b"})
-    (message,) = js.pull(unique, "c").fetch(1, timeout=30)
+    (message,) = js.consumer(unique, "c").fetch(1, timeout=30)
     assert (message.data, message.header("A")) == (b"now", "b")
     stored = js.get_message(unique, last_by_subject=target)
-    assert stored.headers["Nats-Scheduler"] == [f"{unique}.s"]
+    assert stored.headers.get_all("Nats-Scheduler") == [f"{unique}.s"]
     js.delete_stream(unique)
 
 

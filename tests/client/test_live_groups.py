@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
+from pelton import (
     ConsumerConfig,
     ConsumerExistsError,
     ConsumerNotFoundError,
@@ -33,7 +33,7 @@ from tests.client.shells import connected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import Client, ConsumerEvent, ElasticGroup, Message
+    from pelton import Client, ConsumerEvent, ElasticGroup, Message
     from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.needs("priority_groups")
@@ -73,7 +73,11 @@ def test_a_static_group_is_created_listed_and_deleted(js: Any, unique: str) -> N
     assert js.create_static_group(unique, "g", config).config() == config
     with pytest.raises(GroupExistsError, match="another configuration"):
         js.create_static_group(unique, "g", StaticGroupConfig(max_members=3, members=["m1"]))
-    js.create_static_group(unique, "g-2", config)
+    js.create_static_group(unique, "g-2", max_members=2, members=["m1", "m2"])
+    with pytest.raises(TypeError, match="not both: max_members"):
+        js.create_static_group(unique, "g-2", config, max_members=3)
+    with pytest.raises(TypeError, match="config is a StaticGroupConfig, not ElasticGroupConfig"):
+        js.create_static_group(unique, "g-2", elastic(unique))
     assert js.static_group_names(unique) == ["g", "g-2"]
     assert group.partitions() == {"m1": [0], "m2": [1]}
     assert group.active_members() == []
@@ -363,7 +367,7 @@ def test_one_client_of_a_member_consumes_and_another_goes_on(
 
 MEMBER = """
 import asyncio, sys
-from pelton.client import ConsumerConfig, connect
+from pelton import ConsumerConfig, connect
 
 async def main(url, stream):
     async with connect(url) as client:

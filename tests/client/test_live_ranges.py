@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton import ConsumerConfig, StreamConfig
 from pelton.client.sync.bulk.columns import read_range
 from pelton.client.sync.bulk.stored import read_stored
 from pelton.errors import ApiError, PermissionsViolationError, StreamNotFoundError
+from pelton.sync import connect
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import length
 
@@ -31,7 +32,7 @@ _names = itertools.count(1)
 @pytest.fixture(scope="module", params=available_servers((2, 9)))
 def js(request: pytest.FixtureRequest) -> Iterator[JetStream]:
     """JetStream of each kind of server, also of old ones."""
-    with running_server(request.param) as process, connect_blocking(process.url, timeout=5) as nc:
+    with running_server(request.param) as process, connect(process.url, timeout=5) as nc:
         yield nc.jetstream()
 
 
@@ -219,7 +220,7 @@ def test_what_may_not_be_asked_is_said_at_once(kind, tmp_path):
     process = ServerProcess(kind, arguments=["-c", str(config)])
     process.start()
     try:
-        with connect_blocking(process.url, user="a", password="b", timeout=20) as nc:
+        with connect(process.url, user="a", password="b", timeout=20) as nc:
             js = nc.jetstream()
             js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
             js.publish("s.a", b"x")

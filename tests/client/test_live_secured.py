@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import TlsOptions, connect, connect_blocking
+from pelton import TlsOptions, connect, sync
 from pelton.errors import AuthenticationError, ConnectError
 from tests.peers import OLDEST, available_servers, running_server
 
@@ -21,7 +21,7 @@ KINDS = available_servers(OLDEST)
 
 
 def echo_blocking(url: str, **options: Any) -> bytes:
-    with connect_blocking(url, **options) as nc:
+    with sync.connect(url, **options) as nc:
         subscription = nc.subscribe("echo")
         nc.publish("echo", b"x" * 100_000)
         return subscription.next().data[:1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import TlsOptions, connect
+from pelton import TlsOptions, connect
 from pelton.errors import ConnectError
 from tests.certificates import Authority
 from tests.client.test_live_secured import echo_aio, echo_blocking

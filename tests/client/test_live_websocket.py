@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ConnectError, StreamConfig, TlsOptions
+from pelton import ConnectError, StreamConfig, TlsOptions
 from tests.certificates import Authority
 from tests.client.shells import connected
 from tests.peers import OLDEST, available_servers

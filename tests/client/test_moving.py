@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, get_type_hints
 
 import pytest
 
-import pelton.client as client
+import pelton
+from pelton.client.base.headers import Headers
 from pelton.client.base.models import Metadata
 from pelton.client.protocol.options import ConnectOptions
 
@@ -44,27 +45,30 @@ THEIRS: dict[str, Any] = {
     "msg.metadata": nats.aio.msg.Msg.Metadata,
 }
 OURS: dict[str, Any] = {
-    "nc": client.Client,
-    "subscription": client.Subscription,
-    "message": client.Message,
+    "nc": pelton.Client,
+    "subscription": pelton.Subscription,
+    "message": pelton.Message,
     "message.metadata": Metadata,
-    "js": client.JetStream,
-    "publisher": client.Publisher,
-    "consumer": client.Consumer,
-    "messages": client.ConsumerMessages,
-    "ordered": client.OrderedConsumer,
-    "push": client.PushConsumer,
-    "kv": client.KeyValue,
-    "entry": client.KvEntry,
-    "watch": client.KeyWatch,
-    "store": client.ObjectStore,
-    "service": client.Service,
-    "group": client.ServiceGroup,
-    "request": client.Request,
-    "nc.server_info": client.ServerInfo,
+    "message.headers": Headers,
+    "js": pelton.JetStream,
+    "publisher": pelton.Publisher,
+    "consumer": pelton.Consumer,
+    "messages": pelton.ConsumerMessages,
+    "ordered": pelton.OrderedConsumer,
+    "push": pelton.PushConsumer,
+    "kv": pelton.KeyValue,
+    "entry": pelton.KvEntry,
+    "watch": pelton.KeyWatch,
+    "store": pelton.ObjectStore,
+    "service": pelton.Service,
+    "group": pelton.ServiceGroup,
+    "request": pelton.Request,
+    "nc.server_info": pelton.ServerInfo,
+    "ack": pelton.PubAck,
+    "finder": pelton.ServiceClient,
 }
 # What stands for a reader's own: a handler, a configuration, a file.
-ANY = {"handle", "config", "meta", "file", "future", "nc"}
+ANY = {"handle", "config", "meta", "file", "future", "info", "nc"}
 # Functions that pass keyword arguments on.
 PASSED_ON: dict[str, Any] = {
     "nats.connect": nats.aio.client.Client.connect,
@@ -82,8 +86,13 @@ PASSED_ON: dict[str, Any] = {
     "service.add_group": nats.micro.service.GroupConfig,
     "group.add_endpoint": nats.micro.service.EndpointConfig,
     "group.add_group": nats.micro.service.GroupConfig,
+    "js.create_stream": pelton.StreamConfig,
+    "js.create_consumer": pelton.ConsumerConfig,
+    "js.create_or_update_consumer": pelton.ConsumerConfig,
+    "js.update_consumer": pelton.ConsumerConfig,
+    "js.create_or_update_key_value": pelton.KeyValueConfig,
     "connect": ConnectOptions,
-    "connect_blocking": ConnectOptions,
+    "sync.connect": ConnectOptions,
 }
 
 
@@ -95,24 +104,24 @@ class Named(NamedTuple):
     text: str
 
 
-def spans() -> list[Named]:
-    """The code spans of the tables, except names of headers, modules and keys of events."""
+def spans(page: Path, name: str) -> list[Named]:
+    """The code spans of a page's tables, whose first column is that of the client ``name``."""
     found = []
     inside = False
-    for number, line in enumerate(PAGE.read_text().splitlines(), 1):
+    for number, line in enumerate(page.read_text().splitlines(), 1):
         if not line.startswith("|"):
             inside = False
-        elif line.startswith("| nats-py |"):
+        elif line.startswith(f"| {name} |"):
             inside = True
         elif inside and not line.startswith("|---"):
             _, *cells, _ = re.split(r"(?<!\\)\|", line)
-            assert len(cells) == 2, f"{PAGE.name}:{number}: {len(cells)} cells"
+            assert len(cells) == 2, f"{page.name}:{number}: {len(cells)} cells"
             for ours, cell in zip((False, True), cells, strict=True):
                 found += [Named(number, ours, text) for text in re.findall(r"`([^`]+)`", cell)]
     return found
 
 
-SPANS = spans()
+SPANS = spans(PAGE, "nats-py")
 
 
 @functools.cache
@@ -158,8 +167,8 @@ def resolve(node: ast.AST, ours: bool) -> Any:
     if text in roots:
         return roots[text]
     if isinstance(node, ast.Name):
-        if ours and text in client.__all__:
-            return getattr(client, text)
+        if ours and text in vars(pelton)["__all__"]:
+            return getattr(pelton, text)
         assert text in ANY or hasattr(builtins, text), f"nobody knows {text}"
         return None
     assert isinstance(node, ast.Attribute)
@@ -174,7 +183,7 @@ def resolve(node: ast.AST, ours: bool) -> Any:
 def check(span: Named) -> None:
     """AssertionError unless everything in the span exists."""
     if re.fullmatch(r"\w+=", span.text):
-        connect = client.connect if span.ours else nats.connect
+        connect = pelton.connect if span.ours else nats.connect
         call = ast.parse(f"connect({span.text}1)", mode="eval").body
         assert isinstance(call, ast.Call)
         accepts(connect, call, "connect" if span.ours else "nats.connect")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pelton.testing
-from pelton.client import (
+from pelton import (
     ConsumerConfig,
     ElasticGroupConfig,
     KeyValueConfig,
@@ -18,9 +18,6 @@ from pelton.client import (
 )
 from tests.client.shells import connected
 from tools.site.client import documented, members_of
-
-if TYPE_CHECKING:
-    pass
 
 NAMED = re.compile(r"^    ((?:\w+, )*\w+): ", re.MULTILINE)
 
@@ -47,8 +44,8 @@ def held(nc: Any) -> list[Any]:
     return [
         *(nc, nc.subscribe("x"), nc.status(), nc.service_client()),
         *(service, service.group("g"), js, js.publisher(), js.atomic_batch(), js.fast_batch()),
-        *(js.counter("N"), js.pull("S", "c"), js.ordered_consumer("S")),
-        *(consumer, consumer.next(), consumer.consume(), push, push.consume(), js.subscribe("S")),
+        *(js.counter("N"), js.ordered_consumer("S"), js.ordered_consumer("S").consume()),
+        *(consumer, consumer.next(), consumer.consume(), push, push.consume()),
         *(bucket, bucket.get("k"), bucket.watch(), bucket.transaction()),
         *(store, store.watch()),
         *(js.create_static_group("S", "g", static), js.create_elastic_group("S", "e", elastic)),

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect,
-    connect_blocking,
-)
-from pelton.client.jetstream import ordered
-from pelton.client.jetstream.publishing import RETRY_S
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig, connect, sync
+from pelton.client.consume import ordered
+from pelton.client.publishing import RETRY_S
 from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from tests.client.everything import PATIENCE_S, UNUSED_S, Program, calling, sockets
 from tests.client.shells import SHELLS, wait_for
@@ -30,7 +23,7 @@ from tests.ways import EVERY_WAY, FULL, SEED, length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient
+    from pelton import sync
 
 pytestmark = [
     pytest.mark.peer,
@@ -49,9 +42,9 @@ def cluster() -> Iterator[NatsCluster]:
 
 
 @pytest.fixture
-def client(cluster: NatsCluster) -> Iterator[BlockingClient]:
+def client(cluster: NatsCluster) -> Iterator[sync.Client]:
     """With a stream of three replicas, S, and all servers up."""
-    with connect_blocking(cluster.urls) as connected:
+    with sync.connect(cluster.urls) as connected:
         wait_until_ready(connected)
         connected.jetstream(timeout=20).create_stream(
             StreamConfig(name="S", subjects=["s.>"], num_replicas=3)
@@ -62,7 +55,7 @@ def client(cluster: NatsCluster) -> Iterator[BlockingClient]:
         remove(connected, "S")
 
 
-def remove(client: BlockingClient, stream: str) -> None:
+def remove(client: sync.Client, stream: str) -> None:
     """Until it is gone: who leads all may have changed just now, and the call was lost."""
     for _ in range(10):
         try:
@@ -75,16 +68,14 @@ def remove(client: BlockingClient, stream: str) -> None:
     raise AssertionError(f"stream {stream} cannot be deleted")
 
 
-def fill(client: BlockingClient) -> None:
+def fill(client: sync.Client) -> None:
     with client.jetstream().publisher() as publisher:
         for number in range(MESSAGES):
             publisher.publish("s.a", b"%d" % number)
 
 
 @EVERY_WAY
-def test_publishing_goes_on_with_the_next_leader(
-    cluster: NatsCluster, client: BlockingClient
-) -> None:
+def test_publishing_goes_on_with_the_next_leader(cluster: NatsCluster, client: sync.Client) -> None:
     js = client.jetstream(timeout=20)
     with js.publisher() as publisher:
         for number in range(MESSAGES):
@@ -99,7 +90,7 @@ def test_publishing_goes_on_with_the_next_leader(
     assert js.stream_info("S").state.messages == MESSAGES
 
 
-def test_a_subject_without_a_stream_is_told_in_time(client: BlockingClient) -> None:
+def test_a_subject_without_a_stream_is_told_in_time(client: sync.Client) -> None:
     begun = time.monotonic()
     with pytest.raises(NoRespondersError):
         client.jetstream().publish("nobody", b"x", timeout=2 * RETRY_S)
@@ -107,7 +98,7 @@ def test_a_subject_without_a_stream_is_told_in_time(client: BlockingClient) -> N
 
 
 @EVERY_WAY
-def test_one_message_waits_for_a_leader(cluster: NatsCluster, client: BlockingClient) -> None:
+def test_one_message_waits_for_a_leader(cluster: NatsCluster, client: sync.Client) -> None:
     js = client.jetstream(timeout=20)
     cluster.kill_leader(client, "S")
     with_id = 0
@@ -122,33 +113,35 @@ def test_one_message_waits_for_a_leader(cluster: NatsCluster, client: BlockingCl
 
 
 @EVERY_WAY
-def test_an_ordered_reader_sees_all_once(cluster: NatsCluster, client: BlockingClient) -> None:
+def test_an_ordered_reader_sees_all_once(cluster: NatsCluster, client: sync.Client) -> None:
     fill(client)
-    for seen, message in enumerate(client.jetstream().ordered("S"), 1):
-        assert message.metadata.stream_seq == seen
-        if seen == MESSAGES // 2:
-            cluster.kill_leader(client, "S")
-        if seen == MESSAGES:
-            break
+    with client.jetstream().ordered_consumer("S").consume() as messages:
+        for seen, message in enumerate(messages, 1):
+            assert message.metadata.stream_seq == seen
+            if seen == MESSAGES // 2:
+                cluster.kill_leader(client, "S")
+            if seen == MESSAGES:
+                break
 
 
 @EVERY_WAY
 @pytest.mark.parametrize("way", ["fetch", "messages"])
 def test_a_consumer_with_acks_gives_all(
-    cluster: NatsCluster, client: BlockingClient, way: str
+    cluster: NatsCluster, client: sync.Client, way: str
 ) -> None:
     fill(client)
     js = client.jetstream(timeout=20)
     js.create_consumer("S", ConsumerConfig(durable_name="D", max_ack_pending=MESSAGES))
-    pull = js.pull("S", "D")
+    pull = js.consumer("S", "D")
     seen: set[int] = set()
     killed = False
 
     def endless() -> Iterator[list[int]]:
         if way == "messages":
-            for message in pull.messages():
-                message.ack()
-                yield [message.metadata.stream_seq]
+            with pull.consume() as messages:
+                for message in messages:
+                    message.ack()
+                    yield [message.metadata.stream_seq]
         while True:
             try:
                 batch = pull.fetch(500, timeout=20)
@@ -169,7 +162,7 @@ def test_a_consumer_with_acks_gives_all(
 
 
 @EVERY_WAY
-def test_the_same_with_asyncio(cluster: NatsCluster, client: BlockingClient) -> None:
+def test_the_same_with_asyncio(cluster: NatsCluster, client: sync.Client) -> None:
     async def main() -> None:
         async with connect(cluster.urls) as aio:
             js = aio.jetstream(timeout=20)
@@ -181,13 +174,14 @@ def test_the_same_with_asyncio(cluster: NatsCluster, client: BlockingClient) -> 
             assert (await js.stream_info("S")).state.messages == MESSAGES
             await asyncio.to_thread(cluster.revive, client, "S")
             seen = 0
-            async for message in aio.jetstream().ordered("S"):
-                seen += 1
-                assert message.metadata.stream_seq == seen
-                if seen == MESSAGES // 2:
-                    await asyncio.to_thread(cluster.kill_leader, client, "S")
-                if seen == MESSAGES:
-                    break
+            async with aio.jetstream().ordered_consumer("S").consume() as messages:
+                async for message in messages:
+                    seen += 1
+                    assert message.metadata.stream_seq == seen
+                    if seen == MESSAGES // 2:
+                        await asyncio.to_thread(cluster.kill_leader, client, "S")
+                    if seen == MESSAGES:
+                        break
 
     asyncio.run(asyncio.wait_for(main(), 120))
 
@@ -196,8 +190,8 @@ def test_the_same_with_asyncio(cluster: NatsCluster, client: BlockingClient) -> 
 
 
 @pytest.fixture
-def admin(cluster: NatsCluster) -> Iterator[BlockingClient]:
-    with connect_blocking(cluster.urls, timeout=10, reconnect_wait=0.05) as client:
+def admin(cluster: NatsCluster) -> Iterator[sync.Client]:
+    with sync.connect(cluster.urls, timeout=10, reconnect_wait=0.05) as client:
         wait_until_ready(client)
         js = client.jetstream(timeout=10)
         calling(
@@ -214,7 +208,7 @@ def admin(cluster: NatsCluster) -> Iterator[BlockingClient]:
             calling(lambda stream=stream: js.delete_stream(stream))
 
 
-def disturb(cluster: NatsCluster, admin: BlockingClient, program: Program, stream: str) -> None:
+def disturb(cluster: NatsCluster, admin: sync.Client, program: Program, stream: str) -> None:
     """Let leaders step down, then kill the one of a stream and start it again; each time all goes on."""
     js = admin.jetstream(timeout=5)
 
@@ -245,7 +239,7 @@ def disturb(cluster: NatsCluster, admin: BlockingClient, program: Program, strea
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("shell", SHELLS if FULL else [SHELLS[SEED % 2]])
 def test_all_is_seen_while_leaders_change(
-    cluster: NatsCluster, admin: BlockingClient, shell: str, monkeypatch: pytest.MonkeyPatch
+    cluster: NatsCluster, admin: sync.Client, shell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ordered, "INACTIVE_THRESHOLD_S", UNUSED_S)  # of watches
     before = threading.active_count(), sockets()

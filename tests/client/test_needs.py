@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pelton.api import calls as wire
-from pelton.api import encode
-from pelton.client import (
+from pelton import (
     ConsumerConfig,
     ConsumerInfo,
     KeyValueConfig,
     NotEnabledError,
     ObjectStoreConfig,
-    PeltonTimeoutError,
     StaticGroupConfig,
     StreamConfig,
     StreamConsumerLimits,
@@ -23,18 +20,22 @@ from pelton.client import (
     StreamSource,
     SubjectTransform,
 )
+from pelton.api import calls as wire
+from pelton.api import encode
+from pelton.client.aio.jetstream import JetStream
 from pelton.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
-from pelton.client.plans.jetstream import Plans
-from pelton.client.plans.needs import needs_of
+from pelton.client.base.needs import needs_of
+from tests.client.by_hand import INFO, House, Until, carry_on, published
 from tests.client.shells import connected
 from tests.peers import running_server, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
-    from pelton.client.base.steps import Request
     from tests.peers import ServerProcess
 
+ALONE = INFO.replace(b'"cluster":"c",', b"")
+"""A server of no cluster: a request is sent once."""
 TRANSFORM = SubjectTransform(src="a.>", dest="b.>")
 OF_STREAMS: dict[str, tuple[int, Any]] = {
     "compression": (0, "s2"),
@@ -65,13 +66,45 @@ CASES = [
 ]
 
 
-def call_of(
-    config: Any, *, level_told: int = 0, strict: bool = True
-) -> Generator[Request, Any, Any]:
-    plans = Plans(level_told=lambda: level_told)
-    if isinstance(config, StreamConfig):
-        return plans.create_stream(config, strict=strict)
-    return plans.create_consumer("S", config, strict=strict)
+class Call:
+    """A call that makes a stream or a consumer, and the server that answers its requests."""
+
+    def __init__(self, config: Any, *, level_told: int = 0, strict: bool = True) -> None:
+        told = b'"api_lvl":%d,' % level_told if level_told else b""
+        self._house = House(info=ALONE.replace(b"{", b"{" + told, 1))
+        js = JetStream(self._house, domain=None, prefix=None, timeout=2.0)
+        if isinstance(config, StreamConfig):
+            self._call = js.create_stream(config, strict=strict)
+        else:
+            self._call = js.create_consumer("S", config, strict=strict)
+        self._step = carry_on(self._call)
+        self._reply = b""
+
+    def asked(self) -> str:
+        """The subject of the request that waits for its answer."""
+        assert isinstance(self._step, Until)
+        subject, reply, _ = published(self._house)
+        self._reply = reply.encode()
+        return subject
+
+    def answer(self, body: bytes) -> str:
+        """The server answers; the subject of the next request."""
+        self._house.hear(b"MSG %s 1 %d\r\n%s\r\n" % (self._reply, len(body), body))
+        self._step = carry_on(self._call, answer=True)
+        return self.asked()
+
+    def silence(self) -> str:
+        """The server does not answer; the subject of the next request."""
+        self._house.now += self._step.seconds
+        self._step = carry_on(self._call, answer=False)
+        return self.asked()
+
+    def result(self, body: bytes) -> Any:
+        """What the call returns after the last answer."""
+        self._house.hear(b"MSG %s 1 %d\r\n%s\r\n" % (self._reply, len(body), body))
+        found = carry_on(self._call, answer=True)
+        assert not isinstance(found, Until)
+        return found
 
 
 def made(config: Any) -> bytes:
@@ -86,45 +119,39 @@ def account(level: int) -> bytes:
     return encode(wire.AccountInfoResponse(info=info))
 
 
-def result(call: Generator[Request, Any, Any], answer: bytes) -> Any:
-    with pytest.raises(StopIteration) as over:
-        call.send(answer)
-    return over.value.value
-
-
 @pytest.mark.parametrize(("plain", "field", "level", "value"), CASES)
 def test_each_field_is_asked_for_and_missed(plain: Any, field: str, level: int, value: Any) -> None:
     config = replace(plain, **{field: value})
     (need,) = needs_of(config)
     assert (need.level, needs_of(plain)) == (level, [])
-    call = call_of(config)
-    asked = next(call)
+    call = Call(config)
+    asked = call.asked()
     if level:
-        assert asked.subject == "$JS.API.INFO"
+        assert asked == "$JS.API.INFO"
         with pytest.raises(
             NotEnabledError, match=f"does not know {need.field}: it needs nats-server 2"
         ):
-            call.send(account(level - 1))
-        call = call_of(config)
-        next(call)
-        asked = call.send(account(level))
-    assert ".CREATE" in asked.subject
+            call.answer(account(level - 1))
+        call = Call(config)
+        call.asked()
+        asked = call.answer(account(level))
+    assert ".CREATE" in asked
     with pytest.raises(NotEnabledError, match=f"without {need.field}, which it does not know"):
-        call.send(made(plain))
-    lenient = call_of(config, strict=False)
-    assert ".CREATE" in next(lenient).subject
-    assert result(lenient, made(plain)).config == plain
-    told = call_of(config, level_told=level)
-    assert ".CREATE" in next(told).subject
-    assert result(told, made(config)).config == config
+        call.result(made(plain))
+    lenient = Call(config, strict=False)
+    assert ".CREATE" in lenient.asked()
+    assert lenient.result(made(plain)).config == plain
+    told = Call(config, level_told=level)
+    assert ".CREATE" in told.asked()
+    assert told.result(made(config)).config == config
 
 
 def test_without_an_answer_about_the_level_the_call_itself_tells() -> None:
     config = StreamConfig(name="S", allow_msg_ttl=True)
-    call = call_of(config)
-    next(call)
-    assert call.throw(PeltonTimeoutError("nobody may ask")).subject == "$JS.API.STREAM.CREATE.S"
-    assert result(call, made(config)).config == config
+    call = Call(config)
+    assert call.asked() == "$JS.API.INFO"
+    assert call.silence() == "$JS.API.STREAM.CREATE.S"
+    assert call.result(made(config)).config == config
 
 
 def test_what_says_the_same_as_nothing_needs_nothing() -> None:

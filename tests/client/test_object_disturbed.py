@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ObjectStoreConfig, PeltonTimeoutError
+from pelton import ObjectStoreConfig, PeltonTimeoutError
 from pelton.testing import broker
 from tests.client.everything import calling
 from tests.client.shells import connected
@@ -69,7 +69,7 @@ def test_the_object_is_whole(
             road = BadRoad(client._connection, dice, kinds)
             with monkeypatch.context() as patch:
                 patch.setattr(client._connection, "publish_chunk", road.publish)
-                info = store.put("o", data, chunk_size=CHUNK, patience=PATIENCE_S)
+                info = store.put("o", data, chunk_size=CHUNK, timeout=PATIENCE_S)
             assert store.get("o") == data
             stored = js.stream_info(f"OBJ_{unique}", subjects_filter="$O.*.C.>").state.subjects
             assert sum(stored.values()) == info.chunks == CHUNKS
@@ -79,7 +79,7 @@ def test_the_object_is_whole(
 
 
 def test_chunks_that_are_refused_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    with broker() as made, made.connect_blocking() as client:
+    with broker() as made, made.connect_sync() as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket="b"))
         monkeypatch.setattr(
             client._connection,
@@ -87,4 +87,4 @@ def test_chunks_that_are_refused_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
             lambda *chunk: client._connection.publish(chunk[2], b"", "", NOBODY),
         )
         with pytest.raises(PeltonTimeoutError, match="no ack of a chunk"):
-            store.put("o", b"data", patience=0.3)
+            store.put("o", b"data", timeout=0.3)

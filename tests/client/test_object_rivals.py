@@ -2,70 +2,80 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ObjectInfo, ObjectNotFoundError, ObjectStoreConfig, connect_blocking
-from pelton.client.sync.running import run
+from pelton import ObjectInfo, ObjectNotFoundError, ObjectStoreConfig, connect, sync
 from pelton.errors import ObjectExistsError, PeltonError, WrongLastSequenceError
 from tests.ways import SEED, length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
-    from pelton.client import BlockingClient, BlockingObjectStore
-    from pelton.client.base.steps import Step, Steps
+    from pelton import ObjectStore, sync
     from tests.peers import ServerProcess
 
 FIRST, SECOND = b"first" * 100, b"second" * 100
 SCHEDULES = length(25, 300)
 
-RIVALS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
-    "delete": lambda store: store._deleting("a"),
-    "delete the new one": lambda store: store._deleting("b"),
-    "put": lambda store: store._putting("a", SECOND, chunk_size=200),
-    "put the new one": lambda store: store._putting("b", SECOND, chunk_size=200),
-    "rename": lambda store: store._updating_meta("a", rename="c"),
-    "rename back": lambda store: store._updating_meta("b", rename="a"),
-    "describe": lambda store: store._updating_meta("a", description="described"),
+RIVALS: dict[str, Callable[[ObjectStore], Coroutine[Any, Any, Any]]] = {
+    "delete": lambda store: store.delete("a"),
+    "delete the new one": lambda store: store.delete("b"),
+    "put": lambda store: store.put("a", SECOND, chunk_size=200),
+    "put the new one": lambda store: store.put("b", SECOND, chunk_size=200),
+    "rename": lambda store: store.update_meta("a", rename="c"),
+    "rename back": lambda store: store.update_meta("b", rename="a"),
+    "describe": lambda store: store.update_meta("a", description="described"),
 }
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[BlockingClient]:
-    with connect_blocking(server.url) as connected:
+def client(server: ServerProcess) -> Iterator[sync.Client]:
+    with sync.connect(server.url) as connected:
         yield connected
 
 
-def one_step(steps: Steps[Any], answer: list[Any], results: list[Any]) -> Steps[None]:
-    """Carry out the next step of a call; its result is added when it ends."""
-    try:
-        step: Step = steps.throw(answer[0]) if answer[1] else steps.send(answer[0])
-    except StopIteration as stop:
-        results.append(stop.value)
+def by_turns(
+    store: sync.ObjectStore,
+    dice: random.Random,
+    *begin: Callable[[ObjectStore], Coroutine[Any, Any, Any]],
+) -> list[Any]:
+    """Carry out calls wait by wait, whose turn it is says the dice; the result or error of each."""
+
+    async def program() -> list[Any]:
+        (url,) = store.client.servers
+        async with connect(str(url)) as client:
+            same = await client.jetstream().object_store(store.bucket)
+            calls = [each(same) for each in begin]
+            results: list[list[Any]] = [[] for _ in calls]
+            while waiting := [each for each in range(len(calls)) if not results[each]]:
+                turn = dice.choice(waiting)
+                try:
+                    future = calls[turn].send(None)
+                except StopIteration as stop:
+                    results[turn].append(stop.value)
+                except PeltonError as error:
+                    results[turn].append(error)
+                else:
+                    await ended(future)
+            return [each[0] for each in results]
+
+    return asyncio.run(program())
+
+
+async def ended(future: Any) -> None:
+    """Wait for what a call waits for."""
+    if future is None:  # a turn of the loop
+        await asyncio.sleep(0)
         return
-    except PeltonError as error:
-        results.append(error)
-        return
-    try:
-        answer[:] = [(yield step), False]
-    except PeltonError as error:
-        answer[:] = [error, True]
+    future._asyncio_future_blocking = False  # as its task would
+    await asyncio.wait([future])
 
 
-def by_turns(client: BlockingClient, dice: random.Random, *calls: Steps[Any]) -> list[Any]:
-    """Carry out calls step by step, whose turn it is says the dice; the result or error of each."""
-    answers: list[list[Any]] = [[None, False] for _ in calls]
-    results: list[list[Any]] = [[] for _ in calls]
-    while waiting := [each for each in range(len(calls)) if not results[each]]:
-        turn = dice.choice(waiting)
-        run(client, one_step(calls[turn], answers[turn], results[turn]))
-    return [each[0] for each in results]
-
-
-def contents(client: BlockingClient, store: BlockingObjectStore) -> dict[str, bytes]:
+def contents(client: sync.Client, store: sync.ObjectStore) -> dict[str, bytes]:
     """All objects, each with its bytes; nothing else is in the stream."""
     found = store.list(show_deleted=True)
     alive = [each for each in found if not each.deleted]
@@ -77,7 +87,7 @@ def contents(client: BlockingClient, store: BlockingObjectStore) -> dict[str, by
 
 @pytest.mark.parametrize("rival", RIVALS)
 def test_a_rename_and_a_rival(
-    client: BlockingClient, server: ServerProcess, unique: str, rival: str
+    client: sync.Client, server: ServerProcess, unique: str, rival: str
 ) -> None:
     dice = random.Random(f"{SEED} {rival}")
     js = client.jetstream()
@@ -86,8 +96,9 @@ def test_a_rename_and_a_rival(
             ObjectStoreConfig(bucket=f"{unique}{number}", storage="memory")
         )
         store.put("a", FIRST, chunk_size=200)
-        calls = store._updating_meta("a", rename="b"), RIVALS[rival](store)
-        renamed, other = by_turns(client, dice, *calls)
+        renamed, other = by_turns(
+            store, dice, lambda store: store.update_meta("a", rename="b"), RIVALS[rival]
+        )
         left = contents(client, store)
         failed = [isinstance(each, PeltonError) for each in (renamed, other)]
         assert not any(isinstance(each, WrongLastSequenceError) for each in (renamed, other))
@@ -109,16 +120,16 @@ def test_a_rename_and_a_rival(
         store.destroy()
 
 
-OTHERS: dict[str, Callable[[BlockingObjectStore], Steps[Any]]] = {
-    "delete": lambda store: store._deleting("a"),
-    "put": lambda store: store._putting("a", SECOND, chunk_size=200),
-    "describe": lambda store: store._updating_meta("a", description="other"),
+OTHERS: dict[str, Callable[[ObjectStore], Coroutine[Any, Any, Any]]] = {
+    "delete": lambda store: store.delete("a"),
+    "put": lambda store: store.put("a", SECOND, chunk_size=200),
+    "describe": lambda store: store.update_meta("a", description="other"),
 }
 
 
 @pytest.mark.parametrize("rival", OTHERS)
 def test_a_change_of_properties_and_a_rival(
-    client: BlockingClient, server: ServerProcess, unique: str, rival: str
+    client: sync.Client, server: ServerProcess, unique: str, rival: str
 ) -> None:
     """The change is made to whatever has the name in the end, unless that is nothing."""
     dice = random.Random(f"{SEED} {rival}")
@@ -128,8 +139,9 @@ def test_a_change_of_properties_and_a_rival(
             ObjectStoreConfig(bucket=f"{unique}{number}", storage="memory")
         )
         store.put("a", FIRST, chunk_size=200)
-        calls = store._updating_meta("a", metadata={"k": "v"}), OTHERS[rival](store)
-        changed, other = by_turns(client, dice, *calls)
+        changed, other = by_turns(
+            store, dice, lambda store: store.update_meta("a", metadata={"k": "v"}), OTHERS[rival]
+        )
         assert not isinstance(other, PeltonError)
         if rival == "delete":
             assert contents(client, store) == {}
@@ -143,9 +155,7 @@ def test_a_change_of_properties_and_a_rival(
         store.destroy()
 
 
-def test_two_links_with_one_name(
-    client: BlockingClient, server: ServerProcess, unique: str
-) -> None:
+def test_two_links_with_one_name(client: sync.Client, server: ServerProcess, unique: str) -> None:
     dice = random.Random(SEED)
     store = client.jetstream().create_object_store(
         ObjectStoreConfig(bucket=unique, storage="memory")
@@ -153,7 +163,12 @@ def test_two_links_with_one_name(
     target = store.put("a", FIRST)
     for number in range(SCHEDULES):
         name = f"link{number}"
-        calls = store._linking(name, target), store._linking_bucket(name, "other")
-        assert not any(isinstance(each, PeltonError) for each in by_turns(client, dice, *calls))
+        made = by_turns(
+            store,
+            dice,
+            lambda store, name=name: store.add_link(name, target),
+            lambda store, name=name: store.add_bucket_link(name, "other"),
+        )
+        assert not any(isinstance(each, PeltonError) for each in made)
         assert store.info(name).link is not None
     store.destroy()

@@ -9,36 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client.base.steps import Await, Work
-from pelton.client.objects.sources import PathTarget, make_source, write_all
+from pelton.client.aio.objecttransfers import read_chunks
+from pelton.client.objects.sources import FileSource, PathTarget, make_source, write_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-def carried_out(steps: Any) -> Any:
-    """The result of steps that are only work and awaiting."""
-    try:
-        step = steps.send(None)
-        while True:
-            try:
-                if isinstance(step, Work):
-                    answer = step.function()
-                else:
-                    assert isinstance(step, Await)
-                    answer = awaited(step.awaitable)
-            except StopAsyncIteration as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as stop:
-        return stop.value
+class Direct:
+    """A client whose calls do at once what others wait for."""
+
+    async def _work(self, function: Callable[[], Any], *, finishes: bool = True) -> Any:
+        return function()
+
+    async def _awaited(self, awaitable: Any) -> Any:
+        return await awaitable
 
 
-def awaited(awaitable: Any) -> Any:
-    waiting = awaitable.__await__()
+CLIENT: Any = Direct()
+
+
+def result_of(coroutine: Any) -> Any:
+    """The result of a coroutine that waits for nothing."""
     try:
-        next(waiting)
+        coroutine.send(None)
     except StopIteration as stop:
         return stop.value
     raise AssertionError("it waits for something")
@@ -46,11 +41,13 @@ def awaited(awaitable: Any) -> Any:
 
 def chunks_of(content: Any, size: int) -> list[bytes]:
     source = make_source(content, size)
-    carried_out(source.begin())
+    if isinstance(source, FileSource):
+        source.open()
     found: list[bytes] = []
-    while chunks := carried_out(source.read()):
+    while chunks := result_of(read_chunks(CLIENT, source)):
         found += [bytes(chunk) for chunk in chunks]
-    source.close()
+    if isinstance(source, FileSource):
+        source.close()
     return found
 
 
@@ -118,12 +115,14 @@ def test_totals_are_known_where_they_can_be(tmp_path: Path) -> None:
     with path.open("rb") as file:
         file.read(4)
         source = make_source(file, 3)
-        carried_out(source.begin())
+        assert isinstance(source, FileSource)
+        source.open()
         assert source.total == 6
         source.close()
         assert not file.closed
     source = make_source(path, 3)
-    carried_out(source.begin())
+    assert isinstance(source, FileSource)
+    source.open()
     assert source.total == 10
     source.close()
     assert make_source(b"12345", 3).total == 5
@@ -165,4 +164,4 @@ def test_an_iterator_that_raises_the_end_of_another_kind_is_no_end() -> None:
         raise StopAsyncIteration
 
     with pytest.raises(StopAsyncIteration):
-        carried_out(make_source(broken(), 100).read())
+        result_of(read_chunks(CLIENT, make_source(broken(), 100)))

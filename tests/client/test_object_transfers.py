@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
+from pelton import (
     ApiError,
     Client,
     ConnectionClosedError,
     ObjectStoreConfig,
     PeltonTimeoutError,
     connect,
-    connect_blocking,
+    sync,
 )
-from pelton.client.objects import downloading, uploading
+from pelton.client.aio import objecttransfers as transfers
+from pelton.client.objects.transfers import DOWNLOAD_BYTES, UPLOAD_BYTES
+from pelton.client.sync import objecttransfers as blocking_transfers
 from tests.client.shells import connected
 from tests.ways import EVERY_WAY, SEED
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 2**16
 PIECES = 64
+RESTART_S = 60
 PIECE = random.Random(SEED).randbytes(2 * CHUNK)
 WHOLE = b"".join(bytes([number]) + PIECE for number in range(PIECES))
 
@@ -52,7 +55,7 @@ def restarting(server: ServerProcess, *at: int, kill: bool = False) -> Callable[
 
 def left(url: str, bucket: str) -> tuple[int, int]:
     """The number of messages in the stream, and how many there should be."""
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         store = client.jetstream().object_store(bucket)
         infos = store.list(show_deleted=True)
         return store.status().stream_info.state.messages, sum(info.chunks + 1 for info in infos)
@@ -63,9 +66,10 @@ def test_a_put_goes_on_after_a_restart(shell: str, own_server: ServerProcess, ki
     with connected(shell, own_server.url) as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket="B"))
         store.put("o", b"before")
-        info = store.put("o", pieces(restarting(own_server, 10, 40, kill=kill)), chunk_size=CHUNK)
+        restarts = restarting(own_server, 10, 40, kill=kill)
+        info = store.put("o", pieces(restarts), chunk_size=CHUNK, timeout=RESTART_S)
         assert (info.size, info.chunks) == (len(WHOLE), -(-len(WHOLE) // CHUNK))
-        assert store.get("o") == WHOLE
+        assert store.get("o", timeout=RESTART_S) == WHOLE
         have, should = left(own_server.url, "B")
         assert have == should
 
@@ -76,7 +80,7 @@ def test_a_get_goes_on_after_a_restart(shell: str, own_server: ServerProcess) ->
         store.put("o", WHOLE, chunk_size=CHUNK)
         found = []
         restart = restarting(own_server, 0, 70, 100, kill=True)
-        for number, chunk in enumerate(store.chunks("o")):
+        for number, chunk in enumerate(store.chunks("o", timeout=RESTART_S)):
             found.append(chunk)
             restart(number)
         assert b"".join(found) == WHOLE
@@ -88,10 +92,10 @@ def test_a_watcher_goes_on_after_a_restart(shell: str, own_server: ServerProcess
         store.put("a", b"1")
         with store.watch() as watcher:
             assert watcher.next(60).name == "a"
-            assert watcher.next(60) is None
+            assert watcher.caught_up
             own_server.stop()
             own_server.start()
-            store.put("b", b"1")
+            store.put("b", b"1", timeout=RESTART_S)
             assert watcher.next(60).name == "b"
 
 
@@ -135,7 +139,7 @@ def test_a_put_that_fails_leaves_nothing(shell: str, server: ServerProcess, uniq
 
 def chunks_stored(url: str) -> int:
     """How many chunks are in the store B, seen by another client."""
-    with connect_blocking(url) as other:
+    with sync.connect(url) as other:
         return other.jetstream().stream_info("OBJ_B").state.messages
 
 
@@ -150,12 +154,12 @@ def test_a_put_that_cannot_tidy_up_says_so(shell: str, own_server: ServerProcess
                 own_server.stop()
 
         with pytest.raises((PeltonTimeoutError, ConnectionClosedError)) as failed:
-            store.put("o", pieces(stop), chunk_size=CHUNK, patience=0.2)
+            store.put("o", pieces(stop), chunk_size=CHUNK, timeout=0.2)
         (note,) = failed.value.__notes__
         assert "purge '$O.B.C." in note
         own_server.start()
         subject = note.split("'")[1]
-        with connect_blocking(own_server.url) as other:
+        with sync.connect(own_server.url) as other:
             assert other.jetstream().purge_stream("OBJ_B", filter_subject=subject) > 0
         assert left(own_server.url, "B") == (0, 0)
 
@@ -209,7 +213,7 @@ def test_a_blocking_client_takes_no_async_iterator(server: ServerProcess, unique
     async def never() -> AsyncIterator[bytes]:
         yield b""
 
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket=unique))
         with pytest.raises(TypeError, match="cannot await"):
             store.put("o", never())
@@ -223,16 +227,14 @@ def test_a_transfer_takes_a_few_chunks_of_memory(
     size = 64 * 2**20
     uploads: list[Any] = []
     downloads: list[Any] = []
-    for module, kind, made in (
-        (uploading, "Upload", uploads),
-        (downloading, "Download", downloads),
-    ):
-        begin = getattr(module, kind).begin
-        monkeypatch.setattr(
-            getattr(module, kind),
-            "begin",
-            lambda self, made=made, begin=begin: (made.append(self), begin(self))[1],
-        )
+    for half in (transfers, blocking_transfers):
+        for kind, made in ((half.Upload, uploads), (half.Download, downloads)):
+            begin = kind.begin
+            monkeypatch.setattr(
+                kind,
+                "begin",
+                lambda self, made=made, begin=begin: (made.append(self), begin(self))[1],
+            )
     piece = bytes(2**20)
     with connected(shell, server.url) as client:
         store = client.jetstream().create_object_store(ObjectStoreConfig(bucket=unique))
@@ -250,5 +252,5 @@ def test_a_transfer_takes_a_few_chunks_of_memory(
         store.destroy()
     assert put_peak < size // 4, put_peak
     assert get_peak < size // 4, get_peak
-    assert uploads[-1].held_bytes_max <= uploading.WINDOW_BYTES + 2**17
-    assert downloads[-1].held_bytes_max <= downloading.WINDOW_BYTES
+    assert uploads[-1].held_bytes_max <= UPLOAD_BYTES + 2**17
+    assert downloads[-1].held_bytes_max <= DOWNLOAD_BYTES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import random
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
+from pelton import (
     ApiError,
     BucketExistsError,
     BucketNotFoundError,
@@ -21,17 +20,14 @@ from pelton.client import (
     ObjectNotFoundError,
     ObjectReplacedError,
     ObjectStoreConfig,
-    PeltonTimeoutError,
-    connect_blocking,
 )
-from pelton.client.sync.running import perform, run
+from pelton.sync import connect
 from tests.client.shells import connected
 from tests.ways import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.base.steps import Steps
     from tests.peers import ServerProcess
 
 BLOB = random.Random(SEED).randbytes(400_000)  # four chunks of 128 KiB, the last one is short
@@ -203,22 +199,18 @@ def test_watching(store: Any) -> None:
     told: list[Any] = []
     with store.watch() as watcher, store.watch(updates_only=True) as updates:
         for each in watcher:
-            if each is None:
-                break
             told.append((each.name, each.deleted, each.mtime_ns > 0))
+            if watcher.caught_up:
+                break
         assert told == [("a", False, True), ("b", True, True)]
-        with pytest.raises(PeltonTimeoutError):
-            watcher.next(timeout=0.01)
+        assert watcher.next(timeout=0.01) is None
         store.put("c", b"2")
         store.update_meta("c", description="new")
         assert watcher.next(timeout=30).name == "c"
         assert watcher.next(timeout=30).description == "new"
         assert updates.next(timeout=30).name == "c"
     with store.watch(ignore_deletes=True, include_history=True) as watcher:
-        names = [
-            each and each.name for each in (watcher.next(30), watcher.next(30), watcher.next(30))
-        ]
-        assert names == ["a", "c", None]
+        assert [each.name for each in watcher.initial()] == ["a", "c"]
         watcher.stop()
         assert list(watcher) == []
     with pytest.raises(ValueError, match="not both"):
@@ -228,7 +220,7 @@ def test_watching(store: Any) -> None:
 
 def test_watching_an_empty_bucket(store: Any) -> None:
     with store.watch() as watcher:
-        assert watcher.next(30) is None
+        assert watcher.initial() == []
         store.put("a", b"1")
         assert watcher.next(30).name == "a"
 
@@ -265,7 +257,7 @@ def test_a_damaged_object_is_not_returned(store: Any, js: Any, unique: str, tmp_
 
 
 def test_an_object_that_is_replaced_while_it_is_read(store: Any, server: ServerProcess) -> None:
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         writer = client.jetstream().object_store(store.bucket)
         store.put("o", BLOB, chunk_size=2**18)
         chunks = store.chunks("o")
@@ -290,7 +282,7 @@ def test_an_object_that_is_replaced_while_it_is_read(store: Any, server: ServerP
 
 
 def test_two_writers_of_a_name_leave_one_object(store: Any, server: ServerProcess) -> None:
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         second = client.jetstream().object_store(store.bucket)
 
         def pieces() -> Iterator[bytes]:
@@ -336,6 +328,25 @@ def test_buckets(js: Any, unique: str) -> None:
             call(unique)
     with pytest.raises(BucketNotFoundError):
         js.update_object_store(ObjectStoreConfig(bucket=unique))
+
+
+def test_a_configuration_is_a_name_and_fields_or_an_object(js: Any, unique: str) -> None:
+    store = js.create_object_store(unique, description="d", storage="memory", max_bytes=10**6)
+    status = store.status()
+    assert (status.description, status.storage, status.max_bytes) == ("d", "memory", 10**6)
+    js.update_object_store(unique, storage="memory", max_bytes=10**5)
+    status = store.status()
+    assert (status.description, status.max_bytes) == ("", 10**5)
+    for call in (js.create_object_store, js.update_object_store):
+        with pytest.raises(TypeError, match="no field max_byte: did you mean max_bytes"):
+            call(unique, max_byte=1)
+        with pytest.raises(TypeError, match="not both: max_bytes, ttl"):
+            call(ObjectStoreConfig(bucket=unique), max_bytes=1, ttl=5)
+        with pytest.raises(TypeError, match="bucket is a name or a ObjectStoreConfig"):
+            call(5)
+        with pytest.raises(ValueError, match="replicas"):
+            call(unique, replicas=9)
+    store.destroy()
 
 
 def test_a_sealed_bucket_changes_no_more(store: Any) -> None:
@@ -397,24 +408,25 @@ def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any, tmp_path
     assert messages(store) == 0
 
 
-def test_a_delete_leaves_what_was_put_meanwhile(server: ServerProcess, unique: str) -> None:
-    with connect_blocking(server.url) as client:
+def test_a_delete_leaves_what_was_put_meanwhile(
+    server: ServerProcess, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(server.url) as client:
         store = client.jetstream().create_object_store(
             ObjectStoreConfig(bucket=unique, storage="memory")
         )
         store.put("o", BLOB)
-        deleting = store._deleting("o")
-        looked = perform(client, next(deleting))
-        store.put("o", BLOB + b"later")
-        run(client, going_on(deleting, looked))
+        second = client.jetstream().object_store(unique)
+        look = store._stream.look
+
+        def look_and_put(*args: Any, **options: Any) -> Any:
+            found = look(*args, **options)
+            if second.info("o").size == len(BLOB):
+                second.put("o", BLOB + b"later")
+            return found
+
+        monkeypatch.setattr(store._stream, "look", look_and_put)
+        store.delete("o")
         assert store.get("o") == BLOB + b"later"
         assert messages(store) == store.info("o").chunks + 1
         store.destroy()
-
-
-def going_on(steps: Steps[None], answer: Any) -> Steps[None]:
-    """The steps behind the first one, whose answer is this."""
-    with contextlib.suppress(StopIteration):
-        step = steps.send(answer)
-        while True:
-            step = steps.send((yield step))

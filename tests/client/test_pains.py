@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pelton.testing
-from pelton.client import ConsumerConfig, ServiceConfig, StreamConfig, connect, connect_blocking
+from pelton import ConsumerConfig, ServiceConfig, StreamConfig, connect, sync
 from pelton.errors import CallbackFailedError, ConnectionLostError
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy
@@ -77,11 +77,12 @@ def test_every_handle_pulls_on_after_a_restart(shell: str, own_server: ServerPro
     with connected(shell, own_server.url, timeout=30, reconnect_wait=0.05) as client:
         js = client.jetstream()
         make(js)
-        consumer, pull, ordered = js.consumer("S", "c"), js.pull("S", "c"), js.ordered_consumer("S")
+        consumer, ordered = js.consumer("S", "c"), js.ordered_consumer("S")
+        unverified = js.consumer("S", "c", verify=False)
         calls: list[Callable[[], Any]] = [
             lambda: consumer.next(timeout=WAIT),
             lambda: consumer.fetch(1, timeout=WAIT)[0],
-            lambda: pull.fetch(1, timeout=WAIT)[0],
+            lambda: unverified.fetch(1, timeout=WAIT)[0],
             lambda: ordered.next(timeout=WAIT),
         ]
         for _ in range(2):
@@ -121,9 +122,10 @@ def test_members_of_a_queue_bind_to_one_durable(
     config = ConsumerConfig(durable_name="d", deliver_subject=f"to.{unique}", deliver_group="q")
     with connected(shell, server.url) as client, connected(shell, server.url) as other:
         client.jetstream().create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
-        members = [
-            each.jetstream().subscribe(unique, config, queue="q") for each in (client, other)
-        ]
+        client.jetstream().create_consumer(unique, config)
+        members = [each.jetstream().push_consumer(unique, "d") for each in (client, other)]
+        for member in members:
+            assert member.next(timeout=0.01) is None  # subscribes
         for n in range(20):
             client.jetstream().publish(f"{unique}.a", b"%d" % n)
         seen: set[int] = set()
@@ -131,12 +133,10 @@ def test_members_of_a_queue_bind_to_one_durable(
         while len(seen) < 20:
             assert time.monotonic() < deadline
             for member in members:
-                try:
-                    message = member.next(timeout=0.05)
-                except TimeoutError:
-                    continue
-                seen.add(int(message.data))
-                message.ack()
+                message = member.next(timeout=0.05)
+                if message is not None:
+                    seen.add(int(message.data))
+                    message.ack()
         assert client.jetstream().consumer_names(unique) == ["d"]
         client.jetstream().delete_stream(unique)
 
@@ -147,7 +147,7 @@ def test_publishes_do_not_wait_for_each_other(
     """While no ack arrives, a publisher sends as many messages as its window has room for."""
     with (
         running_proxy(server.port) as proxy,
-        connect_blocking(server.url) as admin,
+        sync.connect(server.url) as admin,
         connected(shell, proxy.url, timeout=WAIT) as client,
     ):
         admin.jetstream().create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
@@ -200,7 +200,7 @@ def test_an_iteration_costs_no_more_than_a_callback() -> None:
             await over.wait()
 
     times: dict[str, list[float]] = {"iterate": [], "call": []}
-    with pelton.testing.broker() as broker, broker.connect_blocking() as admin:
+    with pelton.testing.broker() as broker, broker.connect_sync() as admin:
         js = admin.jetstream()
         js.create_stream(StreamConfig(name="S", subjects=["s"]))
         with js.publisher() as publisher:

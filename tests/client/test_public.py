@@ -1,25 +1,28 @@
-"""What ``pelton.client`` offers: everything a user needs, typed, and explained by ``help``."""
+"""What ``pelton`` and ``pelton.sync`` offer: everything a user needs, typed, and explained by ``help``."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib
 import inspect
+import re
 import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
 
-import pelton.client
 import pelton.errors
-from pelton.client import ConnectOptions, Options, TlsOptions, connect, connect_blocking
+from pelton import ConnectOptions, Options, TlsOptions, connect, sync
 from pelton.client.base.addresses import parse_servers
-from pelton.client.base.steps import Awaits, Blocks
 from pelton.client.protocol.options import make_options
 from pelton.testing import server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,10 +30,21 @@ PROGRAM = """
 import ssl
 from datetime import timedelta
 
-from pelton.client import (
-    BlockingJetStream, BlockingKeyValue, BlockingMessage, KeyValue, KeyValueConfig, KvEntry, PathKeys,
-    BlockingPullConsumer, Client, ConsumerConfig, JetStream,
-    Message, PullConsumer, StreamConfig, Subscription, connect, connect_blocking,
+from pelton import (
+    Client,
+    Consumer,
+    ConsumerConfig,
+    JetStream,
+    KeyValue,
+    KeyValueConfig,
+    KvEntry,
+    Message,
+    PathKeys,
+    PushConsumer,
+    StreamConfig,
+    Subscription,
+    connect,
+    sync,
 )
 
 async def answer(message: Message) -> None:
@@ -46,18 +60,24 @@ async def program() -> None:
         subscription: Subscription = await client.subscribe("a", callback=answer)
         await client.subscribe("a", callback=count)
         js: JetStream = client.jetstream()
-        await js.subscribe("S", ConsumerConfig(ack_wait="30s", backoff=[1, "2s"]), callback=answer)
-        handle: PullConsumer = js.pull("S", "c")
+        await js.create_consumer("S", ConsumerConfig(name="p", ack_wait="30s", backoff=[1, "2s"]))
+        push: PushConsumer = await js.push_consumer("S", "p")
+        async with push.consume(answer) as operation:
+            await operation.run("1m")
+        handle: Consumer = await js.consumer("S", "c", verify=False)
         for message in await handle.fetch(timeout="5s"):
             await message.ack()
+        one: Message | None = await subscription.next("5s")
+        print(one)
         await subscription.drain()
-        kv: KeyValue[bytes] = await js.create_key_value(KeyValueConfig(bucket="b", ttl="1h"))
+        kv: KeyValue[bytes] = await js.create_key_value("b", ttl="1h", history=5)
+        kv = await js.update_key_value(KeyValueConfig(bucket="b", ttl="2h"))
         ages: KeyValue[int] = kv.typed(int)
         revision: int = await ages.create("anna", 30, ttl=timedelta(hours=1))
         found = await ages.get("anna")
         if found is not None:
             revision = await ages.update(found.key, found.value + 1, found.revision)
-        async with ages.watch("a.>", history=True) as watch:
+        async with await ages.watch("a.>", history=True) as watch:
             first: list[KvEntry[int]] = await watch.initial("5s")
             async for change in watch:
                 print(change.value + 1, change.created.isoformat(), len(first), revision)
@@ -65,32 +85,39 @@ async def program() -> None:
             several.put("/a", b"1")
         print(sum(entry.value for entry in (await ages.snapshot()).values()))
 
-with connect_blocking(timeout="5s", reconnect_wait=0.1) as nc:
-    js: BlockingJetStream = nc.jetstream()
+with sync.connect(timeout="5s", reconnect_wait=0.1) as nc:
+    js: sync.JetStream = nc.jetstream()
     js.create_stream(StreamConfig(name="S", max_age=timedelta(hours=1), duplicate_window=60))
-    pull: BlockingPullConsumer = js.pull("S", "c")
-    for each in pull.messages(expires="30s"):
-        message: BlockingMessage = each
-        message.ack()
-    bucket: BlockingKeyValue[bytes] = js.key_value("b")
-    texts: BlockingKeyValue[str] = bucket.typed(str)
+    pull: sync.Consumer = js.consumer("S", "c")
+    with pull.consume(expires="30s") as messages:
+        for each in messages:
+            message: sync.Message = each
+            message.ack()
+    late: sync.Message | None = pull.next("5s")
+    print(late)
+    bucket: sync.KeyValue[bytes] = js.key_value("b")
+    texts: sync.KeyValue[str] = bucket.typed(str)
     for entry in texts.watch():
         print(entry.value.upper(), texts.put_many({entry.key: "x"})[entry.key] + 1)
     print(texts.keys("a.*"), bucket.status().config.history)
 """
 
 MISTAKES = """
-from pelton.client import BlockingMessage, Client, ConsumerConfig, connect, connect_blocking
+from pelton import Client, ConsumerConfig, connect, sync
 
-async def wrong(message: BlockingMessage) -> None: ...
+async def wrong(message: sync.Message) -> None: ...
 
 async def program(nc: Client) -> None:
     await nc.subscribe("a", callback=wrong)  # arg-type
     await (await nc.jetstream().key_value("b")).put("a", "text")  # arg-type
     await (await nc.jetstream().key_value("b")).typed(int).put("a", "text")  # arg-type
-    await nc.jetstream().subscribe("S", callback=wrong)  # arg-type
+    (await nc.jetstream().push_consumer("S", "p")).consume(wrong)  # arg-type
+    (await nc.jetstream().consumer("S", "c")).fetch().ack()  # attr-defined
+    await nc.jetstream().pull("S", "c")  # attr-defined
     connect(nmae="n")  # call-arg
-    connect_blocking(timeout=b"5")  # arg-type
+    sync.connect(timeout=b"5")  # arg-type
+    await nc.jetstream().create_key_value("b", histroy=5)  # call-arg
+    await nc.jetstream().create_key_value("b", history="5")  # arg-type
     ConsumerConfig(ack_wait=b"5")  # arg-type
     ConsumerConfig(ack_policy="maybe")  # arg-type
 """
@@ -140,33 +167,37 @@ def test_a_program_is_typed_and_its_mistakes_are_found(tmp_path: Path) -> None:
 
 
 def test_everything_is_importable_from_one_place() -> None:
-    for name in pelton.client.__all__:
-        assert getattr(pelton.client, name) is not None
-    assert set(pelton.client.__all__) <= set(dir(pelton.client))
+    for door in (pelton, sync):
+        for name in vars(door)["__all__"]:
+            assert getattr(door, name) is not None
+        assert set(vars(door)["__all__"]) <= set(dir(door))
     errors = {
         name
         for name, value in vars(pelton.errors).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert errors <= set(pelton.client.__all__)
+    assert errors <= set(dir(pelton))
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        getattr(pelton.client, "Nonsense")  # noqa: B009  # mypy knows that there is none
+        getattr(pelton, "Nonsense")  # noqa: B009  # mypy knows that there is none
 
 
 def test_each_shell_has_the_same_names() -> None:
-    blocking = {
-        name.removeprefix("Blocking")
-        for name in pelton.client.__all__
-        if name.startswith("Blocking")
+    blocking = set(vars(sync)["__all__"])
+    assert blocking - {"ColumnReader"} <= set(vars(pelton)["__all__"])
+    asyncio = {
+        name
+        for name in vars(pelton)["__all__"]
+        if getattr(getattr(pelton, name), "__module__", "").startswith("pelton.client.aio")
     }
-    assert blocking <= set(pelton.client.__all__)
+    assert asyncio - {"Callback"} <= blocking
     assert {
+        "connect",
         "Client",
         "JetStream",
         "Message",
         "ObjectStore",
         "Publisher",
-        "PullConsumer",
+        "Consumer",
         "Subscription",
     } <= blocking
 
@@ -187,7 +218,7 @@ def context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-@pytest.mark.parametrize("shell", [connect, connect_blocking])
+@pytest.mark.parametrize("shell", [connect, sync.connect])
 def test_options_that_would_be_ignored_are_errors(shell: Any) -> None:
     """All of it is known before a server is looked for."""
     with pytest.raises(TypeError, match="there is no option nmae"):
@@ -223,24 +254,25 @@ def test_a_context_beside_options_is_used() -> None:
     assert make_options("nats://h", None, {"name": "n"})[0].name == "n"
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        each
-        for name in pelton.client.__all__
-        if isinstance(each := getattr(pelton.client, name), type)
-        and issubclass(each, Awaits | Blocks)
-    ],
-    ids=lambda kind: kind.__name__,
-)
-def test_a_prompt_offers_calls_and_not_the_steps_behind_them(kind: type[Any]) -> None:
-    offered = set(dir(kind.__new__(kind)))
-    calls = {name for name in dir(kind) if inspect.isfunction(inspect.getattr_static(kind, name))}
-    hidden = calls - offered
-    assert {"__dir__", "__class__"} <= offered
-    for name in calls:
-        returns = str(inspect.signature(getattr(kind, name)).return_annotation)
-        assert (name in hidden) == returns.startswith(("Steps[", "Plan[", "Flow[")), name
+def settings() -> Iterator[tuple[type[Any], type[Any]]]:
+    """The keywords of a configuration, and its class."""
+    for path in sorted((ROOT / "src/pelton/client").rglob("*.py")):
+        for name in re.findall(
+            r"^class (\w+)Fields\(TypedDict", path.read_text("utf-8"), re.MULTILINE
+        ):
+            words = path.relative_to(ROOT / "src").with_suffix("").parts
+            module = importlib.import_module(".".join(words))
+            yield getattr(module, f"{name}Fields"), getattr(pelton, f"{name}Config")
+
+
+@pytest.mark.parametrize(("fields", "kind"), list(settings()))
+def test_the_keywords_of_a_configuration_are_its_fields(fields: type[Any], kind: type[Any]) -> None:
+    known = get_type_hints(kind)
+    for name in ("bucket", "name", "durable_name"):
+        if name not in get_type_hints(fields):  # it is an argument of its own
+            known.pop(name, None)
+    assert get_type_hints(fields) == known
+    assert not vars(fields)["__required_keys__"]
 
 
 def test_a_prompt_offers_each_name_once() -> None:
@@ -255,5 +287,5 @@ def test_a_prompt_offers_each_name_once() -> None:
 
 
 def test_a_plain_with_is_told_what_to_write() -> None:
-    with pytest.raises(TypeError, match=r"async with connect.*with connect_blocking"):
+    with pytest.raises(TypeError, match=r"async with connect.*with pelton.sync.connect"):
         connect().__enter__()  # type: ignore[attr-defined]  # checkers say it themselves

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pelton.client.base.interest import Interest
 from pelton.client.base.message import BaseMessage
 from pelton.client.base.tokens import Tokens
-from pelton.client.jetstream.publishing import RETRY_S, Window
+from pelton.client.publishing import RETRY_S, Window
 from pelton.errors import ApiError, NoRespondersError, ProtocolError, WrongLastSequenceError
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
@@ -98,7 +98,7 @@ def test_a_lost_connection_sends_again_at_once_what_may_be_sent_twice() -> None:
 
 
 def test_a_window_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="window must be at least 1"):
         window(size=0)
 
 

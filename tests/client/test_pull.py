@@ -1,4 +1,4 @@
-"""Pull requests, ordered reading and plans, fed with what servers answer."""
+"""Pull requests, ordered reading and calls of the API, fed with what servers answer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from pelton.client.aio.jetstream import JetStream
+from pelton.client.base.headers import publish_headers
 from pelton.client.base.interest import Interest
 from pelton.client.base.message import BaseMessage, nak_body
 from pelton.client.base.models import ConsumerInfo, StreamConfig
-from pelton.client.jetstream.ordered import Ordered
-from pelton.client.jetstream.pull import Fetch, Flow, control_reply, pull_body
-from pelton.client.plans.jetstream import Plans, publish_headers
+from pelton.client.consume.ordered import Position
+from pelton.client.consume.pull import Fetch, Sizes, control_reply, pull_body
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
     ConsumerDeletedError,
@@ -24,6 +25,8 @@ from pelton.errors import (
     PullError,
     StreamNotFoundError,
 )
+from tests.client.by_hand import House, answered, carry_on
+from tests.client.test_intake import Model
 
 INTEREST = Interest(1, "_INBOX.x.*", "", None)
 ACK = "$JS.ACK.S.C.1.{seq}.{cseq}.1700000000000000001.{pending}"
@@ -40,7 +43,8 @@ def status(text: str, reply: str = "_INBOX.x.1", **headers: str) -> BaseMessage:
 
 
 def fetched(*messages: BaseMessage, batch: int = 2) -> Fetch:
-    fetch = Fetch("NEXT", "_INBOX.x.1", batch)
+    fetch = Fetch("NEXT", batch)
+    fetch.begin("_INBOX.x.1")
     for one in messages:
         assert not fetch.done
         fetch.take(one)
@@ -50,7 +54,7 @@ def fetched(*messages: BaseMessage, batch: int = 2) -> Fetch:
 def test_a_fetch_that_saw_its_leader_go_has_none_when_none_came() -> None:
     fetch = fetched(status("409 Leadership Change"))
     assert fetch.may_begin_again(clustered=True)
-    fetch.again("_INBOX.x.2")
+    fetch.begin("_INBOX.x.2")
     fetch.take(status("503", "_INBOX.x.2"))
     assert fetch.may_begin_again(clustered=True)
     assert fetch.result() == []
@@ -110,48 +114,56 @@ def test_a_status_of_an_earlier_request_and_heartbeats_do_not_end_a_fetch() -> N
     assert not fetch.done
 
 
-def flow(batch: int = 10) -> Flow:
-    return Flow("NEXT", batch, 0, 30, 5)
+def asked(model: Model) -> list[int]:
+    """The sizes of the requests that were sent since the last look."""
+    before = len(model.requests)
+    model.read()
+    return [amount for _, amount in model.requests[before:]]
 
 
-def batch_of(body: bytes | None) -> int | None:
-    return None if body is None else int(json.loads(body)["batch"])
+def test_an_operation_asks_again_at_half_a_batch() -> None:
+    model = Model(10, by_bytes=False)
+    assert [amount for _, amount in model.requests] == [10]
+    for _ in range(5):
+        model.deliver()
+    for _ in range(5):  # the fifth message is in the user's hands
+        assert model.take()
+        assert asked(model) == []
+    assert not model.take()
+    assert asked(model) == [5]
+    assert model.intake.expected == 10
 
 
-def test_a_flow_asks_again_at_half_a_batch() -> None:
-    pulls = flow()
-    assert batch_of(pulls.due()) == 10
-    assert pulls.due() is None
-    for number in range(4):
-        assert pulls.take(message(number + 1))
-    assert pulls.due() is None
-    assert pulls.take(message(5))
-    assert batch_of(pulls.due()) == 5
-    assert pulls.outstanding == 10
+def test_an_operation_forgets_what_an_ended_request_did_not_deliver() -> None:
+    model = Model(10, by_bytes=False)
+    model.end("408 Request Timeout", told=True)
+    assert asked(model) == [10]
+    reply = model.requests[0][0]
+    model.status(reply, "100 Idle Heartbeat")
+    assert (model.intake.expected, asked(model)) == (10, [])
+    model.status(reply, "409 Leadership Change")
+    assert asked(model) == [10]
+    model.intake.restart("it is told to")
+    assert asked(model) == [10]
+    model.status(reply, "408 Request Timeout\r\nNats-Pending-Messages: 10")  # it was given up
+    assert (model.intake.expected, asked(model)) == (10, [])
 
 
-def test_a_flow_forgets_what_an_ended_request_did_not_deliver() -> None:
-    pulls = flow()
-    pulls.due()
-    assert not pulls.take(status("408 Request Timeout", Nats_Pending_Messages="10"))
-    assert batch_of(pulls.due()) == 10
-    assert not pulls.take(status("100 Idle Heartbeat"))
-    assert pulls.outstanding == 10
-    assert not pulls.take(status("409 Leadership Change"))
-    assert batch_of(pulls.due()) == 10
-    pulls.restart()
-    assert batch_of(pulls.due()) == 10
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("409 Consumer Deleted", ConsumerDeletedError), ("503", NoRespondersError)],
+)
+def test_an_operation_doubts_its_consumer(text: str, kind: type[Exception]) -> None:
+    model = Model(10, by_bytes=False)
+    model.status(model.requests[0][0], text)
+    assert isinstance(model.intake.doubted, kind)
+    assert (model.intake.expected, asked(model)) == (0, [])
 
 
-def test_a_flow_ends_with_its_consumer() -> None:
-    pulls = flow()
-    pulls.due()
-    with pytest.raises(ConsumerDeletedError):
-        pulls.take(status("409 Consumer Deleted"))
-    with pytest.raises(NoRespondersError):
-        pulls.take(status("503"))
-    with pytest.raises(ValueError, match="at least one"):
-        flow(0)
+@pytest.mark.parametrize("most", [{"max_messages": 0}, {"max_bytes": 0}])
+def test_an_operation_takes_at_least_one(most: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Sizes(**most)  # type: ignore[arg-type]  # the other options have other types
 
 
 def test_heartbeats_and_flow_control_are_told_from_messages() -> None:
@@ -210,7 +222,7 @@ def consumer(name: str, stream_seq: int = 0) -> ConsumerInfo:
 
 
 def test_an_ordered_reader_starts_over_behind_the_last_message_after_a_gap() -> None:
-    state = Ordered("S", ["a", "b"], 5, None, False)
+    state = Position("S", ["a", "b"], 5, None, False)
     config = state.config()
     assert (config.deliver_policy, config.opt_start_seq) == ("by_start_sequence", 5)
     assert config.filter_subjects == ["a", "b"]
@@ -224,89 +236,97 @@ def test_an_ordered_reader_starts_over_behind_the_last_message_after_a_gap() -> 
 
 
 def test_an_ordered_reader_of_new_messages_means_new_since_it_began() -> None:
-    state = Ordered("S", (), 1, "new", False)
+    state = Position("S", (), 1, "new", False)
     assert state.config().deliver_policy == "new"
     state.started(consumer("C", stream_seq=41))
     again = state.config()
     assert (again.deliver_policy, again.opt_start_seq) == ("by_start_sequence", 42)
 
 
-def run(plan: Any, *answers: dict[str, Any]) -> tuple[list[tuple[str, Any]], Any]:
-    """Requests and result of a plan that gets these answers."""
-    requests = []
-    left = list(answers)
-    try:
-        request = next(plan)
-        while True:
-            requests.append((request.subject, json.loads(request.body or b"null")))
-            request = plan.send(json.dumps(left.pop(0)).encode())
-    except StopIteration as stop:
-        assert not left
-        return requests, stop.value
+def jetstream(*, domain: str | None = None, prefix: str | None = None) -> JetStream:
+    return JetStream(House(), domain=domain, prefix=prefix, timeout=2.0)
+
+
+def run(js: JetStream, call: Any, *answers: dict[str, Any]) -> tuple[list[tuple[str, Any]], Any]:
+    """Requests and result of a call that gets these answers."""
+    assert isinstance(js.client, House)
+    bodies = [json.dumps(answer).encode() for answer in answers]
+    requests, result = answered(js.client, call, *bodies)
+    return [(subject, json.loads(body or b"null")) for subject, body in requests], result
 
 
 def test_lists_are_asked_for_page_by_page() -> None:
+    js = jetstream()
     requests, names = run(
-        Plans().stream_names("a.*"),
+        js,
+        js.stream_names("a.*"),
         {"total": 3, "offset": 0, "limit": 2, "streams": ["A", "B"]},
         {"total": 3, "offset": 2, "limit": 2, "streams": ["C"]},
     )
     assert names == ["A", "B", "C"]
     assert [subject for subject, _ in requests] == ["$JS.API.STREAM.NAMES"] * 2
     assert [body["offset"] for _, body in requests] == [0, 2]
-    assert run(Plans().stream_names(), {"total": 0, "streams": None})[1] == []
+    assert run(js, js.stream_names(), {"total": 0, "streams": None})[1] == []
 
 
 def test_subjects_of_a_stream_are_asked_for_page_by_page() -> None:
     first = {"config": {"name": "S"}, "state": {"subjects": {"a": 1, "b": 2}}, "total": 3}
     second = {"config": {"name": "S"}, "state": {"subjects": {"c": 3}}, "total": 3}
-    requests, info = run(Plans().stream_info("S", subjects_filter=">"), first, second)
+    js = jetstream()
+    requests, info = run(js, js.stream_info("S", subjects_filter=">"), first, second)
     assert info.state.subjects == {"a": 1, "b": 2, "c": 3}
     assert requests[1][1]["offset"] == 2
 
 
 def test_errors_are_the_class_of_their_code() -> None:
     error = {"code": 404, "err_code": 10059, "description": "stream not found"}
+    js = jetstream()
     with pytest.raises(StreamNotFoundError, match="stream not found") as caught:
-        run(Plans().stream_info("S"), {"type": "x", "error": error})
+        run(js, js.stream_info("S"), {"type": "x", "error": error})
     assert (caught.value.code, caught.value.err_code) == (404, 10059)
     error = {"code": 404, "err_code": 10014, "description": "consumer not found"}
     with pytest.raises(ConsumerNotFoundError):
-        run(Plans().consumer_info("S", "C"), {"error": error})
+        run(js, js.consumer_info("S", "C"), {"error": error})
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'{"config": 5}'])
 def test_an_answer_that_is_none_is_a_protocol_error(answer: bytes) -> None:
-    plan = Plans().stream_info("S")
-    next(plan)
+    house = House()
+    call = JetStream(house, domain=None, prefix=None, timeout=2.0).stream_info("S")
     with pytest.raises(ProtocolError):
-        plan.send(answer)
+        answered(house, call, answer)
 
 
 def test_unknown_fields_of_newer_servers_are_passed_over() -> None:
     answer = {"config": {"name": "S", "new_thing": {"x": 1}}, "state": {"messages": 5}, "novel": 1}
-    info = run(Plans().stream_info("S"), answer)[1]
+    js = jetstream()
+    info = run(js, js.stream_info("S"), answer)[1]
     assert (info.config.name, info.state.messages) == ("S", 5)
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "*", "a>", "a/b"])
 def test_names_that_would_change_the_subject_are_refused(name: str) -> None:
-    for plan in (
-        lambda: Plans().create_stream(StreamConfig(name=name)),
-        lambda: Plans().stream_info(name),
-        lambda: Plans().delete_stream(name),
-        lambda: Plans().consumer_info("S", name),
-        lambda: Plans().consumer_names(name),
+    js = jetstream()
+    for call in (
+        lambda: js.create_stream(StreamConfig(name=name)),
+        lambda: js.stream_info(name),
+        lambda: js.delete_stream(name),
+        lambda: js.consumer_info("S", name),
+        lambda: js.consumer_names(name),
     ):
         with pytest.raises(ValueError, match="name"):
-            next(plan())
+            carry_on(call())
 
 
 def test_a_domain_and_a_prefix_change_the_subject() -> None:
-    assert next(Plans(domain="hub").account_info()).subject == "$JS.hub.API.INFO"
-    assert next(Plans(prefix="from.b").account_info()).subject == "from.b.INFO"
+    for js, subject in (
+        (jetstream(domain="hub"), "$JS.hub.API.INFO"),
+        (jetstream(prefix="from.b"), "from.b.INFO"),
+    ):
+        requests, _ = run(js, js.account_info(), {"memory": 0})
+        assert [asked for asked, _ in requests] == [subject]
     with pytest.raises(ValueError, match="not both"):
-        Plans("a", "b")
+        jetstream(domain="a", prefix="b")
 
 
 def test_expectations_become_headers() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import ServiceConfig, ServiceError, connect, connect_blocking
+from pelton import ServiceConfig, ServiceError, connect, sync
 from tests.client.shells import connected, wait_for
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Host:
 
     def block(self) -> None:
         with (
-            connect_blocking(self.url, on_error=self.errors.append) as client,
+            sync.connect(self.url, on_error=self.errors.append) as client,
             client.add_service(self.config) as service,
         ):
             self.service = service
@@ -134,7 +134,7 @@ def hosting(
     """A service, and a way to send it requests: ``ask(data)`` returns a future of the answer."""
     host = Host(shell, url, name, crowd, most)
     with ExitStack() as stack:
-        client = stack.enter_context(connect_blocking(url, timeout=WAIT_S))
+        client = stack.enter_context(sync.connect(url, timeout=WAIT_S))
         threads = stack.enter_context(ThreadPoolExecutor(REQUESTS))
         stack.callback(crowd.let_out)
         host.thread.start()
@@ -210,6 +210,25 @@ def test_a_handler_stops_the_service_of_others(
         assert host.handled == (MOST, 0)
 
 
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_handler_stops_the_service_before_others_that_wait_for_it(
+    shell: str, server: ServerProcess, unique: str, most: int | None
+) -> None:
+    """Nobody but its task or thread can handle them, and they are answered all the same."""
+    crowd = Crowd(enough=REQUESTS)
+    with hosting(shell, server.url, unique, crowd, most) as (host, ask):
+        first = ask(b"first")
+        wait_for(lambda: crowd.inside == 1)
+        asked = [first]
+        for data in (b"stop", b"1", b"2"):
+            asked.append(ask(data))
+            wait_for(lambda: host.arrived == len(asked))
+        crowd.let_out()
+        assert [each.result(WAIT_S) for each in asked] == [b"first", b"stop", b"1", b"2"]
+        host.thread.join(WAIT_S)
+        assert host.handled == (4, 0)
+
+
 def test_a_handler_that_ends_its_task_or_thread_ends_no_other(
     shell: str, server: ServerProcess, unique: str
 ) -> None:
@@ -238,12 +257,31 @@ def test_wrong_numbers_are_refused(shell: str, server: ServerProcess, unique: st
         for number in (0, -1):
             with pytest.raises(ValueError, match="at least one handler"):
                 service.add_endpoint("one", lambda _: b"", concurrency=number)
+        assert not service.stats().endpoints
         with pytest.raises(TypeError, match="concurrency is a whole number"):
             service.add_endpoint("one", lambda _: b"", concurrency="2")
         if shell == "asyncio":
             with pytest.raises(ValueError, match="only coroutine functions run concurrently"):
                 service.add_endpoint("one", lambda _: b"", concurrency=2)
         service.stop()
+
+
+def test_running_ends_when_the_time_is_over(shell: str, server: ServerProcess, unique: str) -> None:
+    with connected(shell, server.url) as client, sync.connect(server.url) as asking:
+        service = client.add_service(ServiceConfig(name=unique, version="1.0.0"))
+        service.add_endpoint("one", lambda request: request.data, subject=unique)
+        client.flush()
+        inbox = asking.subscribe("answers")
+        asking.publish(unique, b"x", reply="answers")
+        asking.flush()
+        while not inbox.pending:
+            service.run(timeout=0.05)
+            client.flush()
+            asking.flush()
+        assert not service.stopped
+        assert inbox.next().data == b"x"
+        service.stop()
+        service.run(timeout=WAIT_S)  # it has ended
 
 
 def test_draining_the_client_answers_all(server: ServerProcess, unique: str) -> None:

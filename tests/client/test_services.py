@@ -14,8 +14,7 @@ import nats
 import nats.micro
 import pytest
 
-from pelton.client import (
-    BlockingRequest,
+from pelton import (
     CallbackFailedError,
     ConnectionClosedError,
     EndpointInfo,
@@ -30,9 +29,9 @@ from pelton.client import (
     ServicePing,
     ServiceStats,
     connect,
-    connect_blocking,
+    sync,
 )
-from pelton.client.services.models import decode, encode
+from pelton.client.services import decode, encode
 from tests.client.shells import connected
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def fail(request: Any) -> None:
 
 
 def echo(request: Any) -> None:
-    request.respond(request.data, headers={"Subject": request.subject, **request.headers})
+    request.respond(request.data, headers={"Subject": request.subject, **request.headers.lists()})
 
 
 def wrong(_: Any) -> Any:
@@ -98,14 +97,14 @@ class Running:
 
     def block(self) -> None:
         with (
-            connect_blocking(self.url) as client,
+            sync.connect(self.url) as client,
             client.add_service(self.config) as service,
         ):
             self.service = service
             self.endpoints(service, False)
 
             @service.endpoint("end", subject=self.end)
-            def end(_: BlockingRequest) -> bytes:
+            def end(_: sync.Request) -> bytes:
                 service.stop()
                 return b"stopped"
 
@@ -150,7 +149,7 @@ def running(shell: str, url: str, name: str) -> Iterator[Running]:
     try:
         yield one
     finally:
-        with connect_blocking(url) as client:
+        with sync.connect(url) as client:
             if not one.service.stopped:
                 client.request(one.end, timeout=60)
         one.thread.join(60)
@@ -169,7 +168,7 @@ def test_requests_are_answered(service: Running, shell: str, server: ServerProce
         assert services.request(f"{name}.v1.add", b'{"a":1,"b":2}').data == b"3"
         answer = services.request(f"{name}.v1.echo", b"hello", headers={"A": ["1", "2"]})
         assert answer.data == b"hello"
-        assert answer.headers == {"Subject": [f"{name}.v1.echo"], "A": ["1", "2"]}
+        assert answer.headers.lists() == {"Subject": [f"{name}.v1.echo"], "A": ["1", "2"]}
         for data, code, text, payload in (
             (b"known", "404", "no such thing", b"data"),
             (b"told", "500", "told", b""),
@@ -313,7 +312,7 @@ def test_a_blocking_service_takes_functions(server: ServerProcess, unique: str) 
     async def later(_: Any) -> bytes:
         return b""
 
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         service = client.add_service(ServiceConfig(name=unique, version="0.0.1"))
         with pytest.raises(TypeError, match="is a coroutine function"):
             service.add_endpoint("one", later)  # type: ignore[arg-type]  # the mistake

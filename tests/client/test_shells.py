@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pelton.client
-from pelton.client import ConsumerConfig, StreamConfig
-from pelton.client.base.steps import Call, FlowCall
+from pelton import ConsumerConfig, StreamConfig
 from pelton.errors import (
     ConnectionClosedError,
     ConsumerDeletedError,
+    ConsumerNotFoundError,
     NoRespondersError,
     PeltonTimeoutError,
     PublishFailedError,
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.peers import ServerProcess
-
-ONE_SHELL_ONLY = {
-    "Client": {"drain", "detach", "wait_until"},
-    "JetStream": {"column_reader", "read_columns"},
-}
 
 
 @pytest.fixture
@@ -50,65 +43,6 @@ def js(client: Any, unique: str) -> Iterator[Any]:
     )
     yield jetstream
     jetstream.delete_stream(unique)
-
-
-def calls_of(kind: type) -> set[str]:
-    """Names of the calls that a class without I/O has for both shells."""
-    return {
-        name
-        for base in kind.__mro__
-        for name, value in vars(base).items()
-        if isinstance(value, Call | FlowCall)
-    }
-
-
-def flows_of(kind: type) -> set[str]:
-    """Names of the calls that are iterated over."""
-    return {
-        name
-        for base in kind.__mro__
-        for name, value in vars(base).items()
-        if isinstance(value, FlowCall)
-    }
-
-
-def public(kind: type) -> set[str]:
-    """Names of the methods for users: those that are no steps themselves."""
-    return {
-        name
-        for name, value in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_")
-        and not str(inspect.signature(value).return_annotation).startswith(("Steps", "Flow"))
-    }
-
-
-KINDS = ("Client", "JetStream", "Message", "Publisher", "PullConsumer", "Subscription")
-KINDS += (
-    "AtomicBatch",
-    "FastBatch",
-    "PushSubscription",
-    "StatusEvents",
-    "Counter",
-    "ObjectStore",
-    "ObjectWatcher",
-)
-KINDS += ("KeyValue", "KeyWatch", "KeyTransaction")
-KINDS += ("Consumer", "ConsumerMessages", "OrderedConsumer", "PushConsumer", "PushMessages")
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_both_shells_have_the_same_calls_explained(name: str) -> None:
-    ours, theirs = getattr(pelton.client, name), getattr(pelton.client, f"Blocking{name}")
-    assert public(ours) ^ public(theirs) <= ONE_SHELL_ONLY.get(name, set())
-    for each in calls_of(ours) & calls_of(theirs):
-        for kind in (ours, theirs):
-            method = getattr(kind, each)
-            assert method.__name__ == each
-            assert (inspect.getdoc(method) or "").strip(), method
-            assert each in public(kind)
-        awaited = inspect.iscoroutinefunction(getattr(ours, each))
-        assert awaited or each in flows_of(ours)
-        assert not inspect.iscoroutinefunction(getattr(theirs, each))
 
 
 def test_requests_and_flushes(client: Any, unique: str) -> None:
@@ -150,55 +84,59 @@ def test_publishes_and_pulls(client: Any, js: Any, unique: str) -> None:
             publisher.flush()
         assert [subject for subject, _, _ in failed.value.failures] == [f"{unique}x.a"]
     js.create_consumer(unique, ConsumerConfig(durable_name="c"))
-    with js.pull(unique, "c") as handle:
+    with js.consumer(unique, "c") as handle:
         for message in handle.fetch(5):
             message.ack()
-        messages = handle.messages(batch=4)
+        messages = handle.consume(max_messages=4)
         found = []
         for message in islice(messages, 15):
             message.ack_sync()
             found.append(message.data)
-        messages.close()
+        messages.stop()
         assert found == [b"%d" % n for n in range(5, 20)]
         assert handle.fetch(1, no_wait=True) == []
         js.delete_consumer(unique, "c")
-        with pytest.raises((ConsumerDeletedError, NoRespondersError)):
+        with pytest.raises((ConsumerDeletedError, ConsumerNotFoundError)):
             handle.fetch(1, timeout=5)
-    with pytest.raises(ConnectionClosedError, match="is closed"):
-        handle.fetch(1)
+    with pytest.raises(ConsumerNotFoundError):  # it is closed, and begins again
+        handle.fetch(1, timeout=5)
 
 
 def test_whoever_leaves_an_ordered_reader_leaves_no_consumer(js: Any, unique: str) -> None:
     for n in range(7):
         js.publish(f"{unique}.a", b"%d" % n)
-    reader = js.ordered(unique, start_seq=2)
-    assert [message.data for message in islice(reader, 3)] == [b"1", b"2", b"3"]
-    (name,) = js.consumer_names(unique)
-    js.delete_consumer(unique, name)
-    js.publish(f"{unique}.a", b"7")
-    assert [message.data for message in islice(reader, 4)] == [b"4", b"5", b"6", b"7"]
-    assert len(js.consumer_names(unique)) == 1
-    reader.close()
+    with js.ordered_consumer(unique, start_seq=2).consume() as reader:
+        assert [message.data for message in islice(reader, 3)] == [b"1", b"2", b"3"]
+        (name,) = js.consumer_names(unique)
+        js.delete_consumer(unique, name)
+        js.publish(f"{unique}.a", b"7")
+        assert [message.data for message in islice(reader, 4)] == [b"4", b"5", b"6", b"7"]
+        assert len(js.consumer_names(unique)) == 1
     assert js.consumer_names(unique) == []
     with pytest.raises(StreamNotFoundError):
-        next(js.ordered(f"{unique}x"))
+        next(iter(js.ordered_consumer(f"{unique}x").consume()))
 
 
-def test_push_subscriptions(client: Any, js: Any, unique: str) -> None:
+def test_push_consumers(client: Any, js: Any, unique: str) -> None:
     before = len(client._connection.interests)
-    with js.subscribe(unique, ConsumerConfig(ack_policy="explicit")) as subscription:
+    js.create_consumer(
+        unique,
+        ConsumerConfig(name="p", ack_policy="explicit", deliver_subject=f"{unique}_deliver"),
+    )
+    with js.push_consumer(unique, "p") as consumer:
+        assert consumer.next(0.01) is None
         js.publish(f"{unique}.a", b"1")
-        message = subscription.next(30)
+        message = consumer.next(30)
         message.nak()
-        again = subscription.next(30)
+        again = consumer.next(30)
         again.in_progress()
         assert not again.acked
         again.term("no")
         assert again.acked
         assert (message.data, again.metadata.delivered) == (b"1", 2)
-        assert subscription.info.stream_name == unique
+        assert consumer.info().stream_name == unique
     with pytest.raises(StreamNotFoundError):
-        js.subscribe(f"{unique}x")
+        js.push_consumer(f"{unique}x", "p")
     gc.collect()
     client.flush()
     assert len(client._connection.interests) <= before + 1  # the inbox of all requests
@@ -206,7 +144,8 @@ def test_push_subscriptions(client: Any, js: Any, unique: str) -> None:
 
 def test_a_closed_client_says_so(client: Any, js: Any, unique: str, shell: str) -> None:
     with connected(shell, f"nats://127.0.0.1:{client._connection.info.port}") as other:
-        handle, publisher = other.jetstream().pull(unique, "c"), other.jetstream().publisher()
+        handle = other.jetstream().consumer(unique, "c", verify=False)
+        publisher = other.jetstream().publisher()
         publisher.flush()
         other.close()
         for call in (
@@ -216,7 +155,7 @@ def test_a_closed_client_says_so(client: Any, js: Any, unique: str, shell: str) 
             lambda: handle.fetch(1),
             lambda: publisher.publish(f"{unique}.a"),
             lambda: other.jetstream().stream_info(unique),
-            lambda: next(other.jetstream().ordered(unique)),
+            lambda: next(iter(other.jetstream().ordered_consumer(unique).consume())),
         ):
             with pytest.raises(ConnectionClosedError, match="closed"):
                 call()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import KeyValueConfig, StreamConfig, connect_blocking
+from pelton import KeyValueConfig, StreamConfig
 from pelton.errors import (
     ConnectionClosedError,
     KeyExistsError,
@@ -19,6 +19,7 @@ from pelton.errors import (
     RevisionConflictError,
     WrongLastSequenceError,
 )
+from pelton.sync import connect
 from tests.client.shells import connected
 from tests.client.test_leaders import clustered, delivered, message, playing, status
 
@@ -69,7 +70,7 @@ class Relay:
 
 @contextmanager
 def relaying(url: str, prefix: str) -> Iterator[Relay]:
-    with connect_blocking(url) as client:
+    with connect(url) as client:
         relay = Relay(client, prefix)
         thread = threading.Thread(target=relay.serve, daemon=True)
         thread.start()
@@ -119,7 +120,7 @@ def test_a_write_that_another_client_was_first_with_is_refused(
     bucket: Any, relay: Relay, server: ServerProcess, unique: str
 ) -> None:
     """What was stored by others is never taken for the own first try, even the same value."""
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         rival = client.jetstream().key_value(unique)
         revision = rival.put("k", b"1")
         relay.loses = "$KV."

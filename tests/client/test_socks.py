@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import connect, connect_blocking
+from pelton import connect, sync
 from pelton.client.protocol.options import Options
 from pelton.client.protocol.socks import Proxy, parse_proxy, talk
 from pelton.errors import ConnectError
@@ -111,12 +111,12 @@ def server() -> Iterator[ServerProcess]:
 def test_the_blocking_client_behind_a_proxy(server: ServerProcess) -> None:
     with SocksProxy("anna", "p@ss") as proxy:
         url = f"socks5://anna:p%40ss@{proxy.address}"
-        with connect_blocking(f"nats://localhost:{server.port}", socks_proxy=url) as client:
+        with sync.connect(f"nats://localhost:{server.port}", socks_proxy=url) as client:
             assert client.rtt() > 0
             client.publish("a", bytes(1_000_000))
             client.flush()
         assert proxy.asked == [(3, "localhost", server.port)]  # the proxy looks the name up
-        with connect_blocking(server.url, socks_proxy=url) as client:
+        with sync.connect(server.url, socks_proxy=url) as client:
             assert client.rtt() > 0
         assert proxy.asked[1:] == [(1, "127.0.0.1", server.port)]
 
@@ -149,7 +149,7 @@ def test_a_proxy_that_refuses(
     with proxy:
         url = f"socks5h://{user}{proxy.address}"
         with pytest.raises(ConnectError, match=says):
-            connect_blocking(server.url, socks_proxy=url, reconnect=False)
+            sync.connect(server.url, socks_proxy=url, reconnect=False)
         with pytest.raises(ConnectError, match=says):
             asyncio.run(run(url))
 
@@ -157,9 +157,9 @@ def test_a_proxy_that_refuses(
 def test_a_proxy_that_is_not_there(server: ServerProcess) -> None:
     url = f"127.0.0.1:{free_port()}"
     with pytest.raises(ConnectError, match=f"the proxy socks5://{url}: .*refused"):
-        connect_blocking(server.url, socks_proxy=url, reconnect=False)
+        sync.connect(server.url, socks_proxy=url, reconnect=False)
     with pytest.raises(ConnectError, match=r"is no SOCKS 5 proxy|closed the connection"):
-        connect_blocking(server.url, socks_proxy=f"127.0.0.1:{server.port}", reconnect=False)
+        sync.connect(server.url, socks_proxy=f"127.0.0.1:{server.port}", reconnect=False)
 
 
 @pytest.mark.parametrize("url", ["http://h", "socks4://h", "socks5://", "socks5://h:x", "h:99999"])

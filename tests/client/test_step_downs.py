@@ -14,14 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig
 from pelton.errors import ApiError, PeltonTimeoutError
+from pelton.sync import connect
 from tests.client.everything import calling
 from tests.client.features import knows
 from tests.client.shells import connected, wait_for
@@ -32,7 +27,7 @@ from tests.ways import SEED, length
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
 
 pytestmark = [
     pytest.mark.peer,
@@ -56,9 +51,9 @@ def cluster() -> Iterator[NatsCluster]:
 
 
 @pytest.fixture
-def admin(cluster: NatsCluster) -> Iterator[BlockingClient]:
+def admin(cluster: NatsCluster) -> Iterator[Client]:
     three: dict[str, Any] = {"num_replicas": 3, "storage": "memory"}
-    with connect_blocking(cluster.urls) as client:
+    with connect(cluster.urls) as client:
         wait_until_ready(client)
         js = client.jetstream(timeout=20)
         js.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_atomic=ATOMIC, **three))
@@ -71,7 +66,7 @@ def admin(cluster: NatsCluster) -> Iterator[BlockingClient]:
 
 
 @contextmanager
-def unrest(admin: BlockingClient) -> Iterator[list[str]]:
+def unrest(admin: Client) -> Iterator[list[str]]:
     """Leaders step down until the block ends; yields those of which did."""
     js = admin.jetstream(timeout=5)
     over = threading.Event()
@@ -121,7 +116,7 @@ def store_together(js: Any, bodies: list[bytes]) -> None:
     raise AssertionError("no batch in time")
 
 
-def test_all_is_there_once(cluster: NatsCluster, admin: BlockingClient, shell: str) -> None:
+def test_all_is_there_once(cluster: NatsCluster, admin: Client, shell: str) -> None:
     dice = random.Random(SEED)
     fetched: list[bytes] = []
     published: list[bytes] = []

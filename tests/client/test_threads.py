@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    StreamConfig,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, StreamConfig
 from pelton.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -30,13 +25,14 @@ from pelton.errors import (
     PeltonTimeoutError,
     WrongLastSequenceError,
 )
+from pelton.sync import connect
 from tests.proxies import running_proxy
 from tests.ways import SEED, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
     from tests.peers import ServerProcess
 
 PATIENCE_S = 120.0
@@ -79,7 +75,7 @@ def crew() -> Iterator[Crew]:
     each.join()
 
 
-def waits(client: BlockingClient, count: int) -> None:
+def waits(client: Client, count: int) -> None:
     """Wait until so many calls of the client wait: one that reads, and others that sleep."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -95,7 +91,7 @@ def waits(client: BlockingClient, count: int) -> None:
 class Program:
     """What one thread does: operations drawn from a seed, each with a check of its own."""
 
-    def __init__(self, client: BlockingClient, unique: str, number: int) -> None:
+    def __init__(self, client: Client, unique: str, number: int) -> None:
         self.client = client
         self.rng = random.Random(SEED * 100 + number)
         self.js = client.jetstream()
@@ -167,7 +163,7 @@ class Program:
 def echoing(url: str, subject: str) -> Iterator[None]:
     """A client of its own that answers requests."""
     over = threading.Event()
-    with connect_blocking(url, reconnect_wait=0.05) as client:
+    with connect(url, reconnect_wait=0.05) as client:
         subscription = client.subscribe(subject)
 
         def serve() -> None:
@@ -185,7 +181,7 @@ def echoing(url: str, subject: str) -> Iterator[None]:
             thread.join(PATIENCE_S)
 
 
-def prepare(client: BlockingClient, unique: str) -> None:
+def prepare(client: Client, unique: str) -> None:
     js = client.jetstream()
     js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.stored.>"], max_age=0))
     js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_wait=60))
@@ -194,7 +190,7 @@ def prepare(client: BlockingClient, unique: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_threads_share_a_client(server: ServerProcess, unique: str) -> None:
-    with echoing(server.url, f"{unique}.echo"), connect_blocking(server.url, timeout=60) as client:
+    with echoing(server.url, f"{unique}.echo"), connect(server.url, timeout=60) as client:
         prepare(client, unique)
         crew = Crew()
         programs = [Program(client, unique, number) for number in range(THREADS)]
@@ -220,7 +216,7 @@ def test_threads_share_a_client(server: ServerProcess, unique: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_threads_go_on_when_the_server_is_killed(own_server: ServerProcess) -> None:
-    with connect_blocking(
+    with connect(
         own_server.url, timeout=20, reconnect_wait=0.02, reconnect_attempts_max=-1
     ) as client:
         prepare(client, "T")
@@ -271,7 +267,7 @@ def test_threads_go_on_when_the_server_is_killed(own_server: ServerProcess) -> N
 @pytest.mark.parametrize("reads", ["next", "iterate", "messages", "status"])
 def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, reads: str) -> None:
     """Whoever waits, and for what: it ends with ConnectionClosedError, or as an iteration does."""
-    client = connect_blocking(server.url, timeout=PATIENCE_S)
+    client = connect(server.url, timeout=PATIENCE_S)
     js = client.jetstream()
     prepare(client, unique)
     consumer, bucket = js.consumer(unique, "c"), js.key_value(unique)
@@ -320,7 +316,7 @@ def test_close_wakes_every_call(server: ServerProcess, unique: str, crew: Crew, 
     assert {"iterate", "status", "messages"} <= set(ended)
     with pytest.raises(ConnectionClosedError):
         client.publish("a")
-    with connect_blocking(server.url) as other:
+    with connect(server.url) as other:
         other.jetstream().delete_stream(unique)
         other.jetstream().delete_key_value(unique)
 
@@ -329,7 +325,7 @@ def test_whoever_gives_up_hands_over(server: ServerProcess, unique: str, crew: C
     """Calls time out at random, in any order; those that go on miss nothing."""
     rng = random.Random(SEED)
     rounds = length(40, 400)
-    with connect_blocking(server.url) as client, connect_blocking(server.url) as sender:
+    with connect(server.url) as client, connect(server.url) as sender:
 
         def take(number: int, pauses: list[float]) -> None:
             subscription = client.subscribe(f"{unique}.{number}")
@@ -368,8 +364,8 @@ def test_writes_wait_for_a_slow_server_in_order(
     count, size = 30, 200_000
     with (
         running_proxy(int(server.url.rpartition(":")[2])) as proxy,
-        connect_blocking(proxy.url, timeout=PATIENCE_S) as client,
-        connect_blocking(server.url, timeout=PATIENCE_S) as other,
+        connect(proxy.url, timeout=PATIENCE_S) as client,
+        connect(server.url, timeout=PATIENCE_S) as other,
     ):
         heard = other.subscribe(f"{unique}.*")
         other.flush()
@@ -418,10 +414,10 @@ class Peer:
         self.socket.sendall(b"PONG\r\n")
 
 
-def connected_to(peer: Peer, **options: Any) -> BlockingClient:
+def connected_to(peer: Peer, **options: Any) -> Client:
     accepting = threading.Thread(target=peer.accept)
     accepting.start()
-    client = connect_blocking(peer.url, **options)
+    client = connect(peer.url, **options)
     accepting.join(PATIENCE_S)
     return client
 
@@ -473,13 +469,13 @@ def test_an_idle_client_keeps_messages_and_connects_again() -> None:
 
 def test_the_keeper_ends_with_its_client(server: ServerProcess) -> None:
     before = set(keepers())
-    client = connect_blocking(server.url)
+    client = connect(server.url)
     (keeper,) = set(keepers()) - before
     client.close()
     keeper.join(PATIENCE_S)
     assert not keeper.is_alive()
 
-    forgotten = connect_blocking(server.url)
+    forgotten = connect(server.url)
     (keeper,) = set(keepers()) - before
     gone = weakref.ref(forgotten)
     del forgotten
@@ -497,8 +493,8 @@ def test_the_keeper_ends_with_its_client(server: ServerProcess) -> None:
 def test_a_client_never_keeps_the_process_alive(server: ServerProcess, busy: str) -> None:
     program = f"""
 import threading
-from pelton.client import connect_blocking
-client = connect_blocking({server.url!r})
+from pelton.sync import connect
+client = connect({server.url!r})
 sub = client.subscribe("a")
 client.flush()
 {busy}
@@ -514,7 +510,7 @@ def test_a_failed_thread_leaves_the_client_to_others(
     server: ServerProcess, unique: str, crew: Crew
 ) -> None:
     """An exception in a call that reads, such as KeyboardInterrupt, hands over as its end does."""
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         heard = client.subscribe(unique)
 
         class Stop(BaseException):
@@ -536,13 +532,13 @@ def test_a_failed_thread_leaves_the_client_to_others(
         crew.start(lambda: heard.next(timeout=PATIENCE_S))
         waits(client, 2)
         stop.set()
-        with connect_blocking(server.url) as other:
+        with connect(server.url) as other:
             other.publish(unique)
         crew.join()
 
 
 def test_errors_of_a_lost_client_reach_all_threads(own_server: ServerProcess, crew: Crew) -> None:
-    with connect_blocking(
+    with connect(
         own_server.url, reconnect_attempts_max=1, reconnect_wait=0.01, timeout=PATIENCE_S
     ) as client:
         heard = client.subscribe("a")

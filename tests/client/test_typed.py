@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pelton.client
+import pelton.sync
 from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-CLASSES = [
-    name.removeprefix("Blocking") for name in pelton.client.__all__ if name.startswith("Blocking")
-]
+CLASSES = [name for name in vars(pelton.sync)["__all__"] if name not in ("ColumnReader", "connect")]
 # Calls with a type variable, or a class that users do not name: BY_HAND_ASYNCIO and BY_HAND_BLOCKING
 # have those that users make.
 BY_HAND = {
@@ -74,19 +72,22 @@ async def by_hand(nc: Client, service: Service, request: Request) -> None:
     async with (await js.consumer("S", "c")).consume() as messages:
         async for message in messages:
             assert_type(message, Message)
-    async for message in js.ordered("S"):
-        assert_type(message, Message)
-    async with kv.typed(str).watch() as watch:
+    async with js.ordered_consumer("S").consume() as ordered:
+        async for message in ordered:
+            assert_type(message, Message)
+    async with (await js.push_consumer("S", "c")).consume() as pushed:
+        async for message in pushed:
+            assert_type(message, Message)
+    async with await kv.typed(str).watch() as watch:
         async for entry in watch:
             assert_type(entry, KvEntry[str])
             assert_type(entry.value, str)
     assert_type(await kv.watch(), KeyWatch[bytes])
     store = await js.object_store("b")
-    async with store.watch() as watcher:
-        async for info in watcher:
-            assert_type(info, ObjectInfo | None)
     async with await store.watch() as watcher:
-        assert_type(watcher, ObjectWatcher)
+        assert_type(watcher, ObjectWatch)
+        async for info in watcher:
+            assert_type(info, ObjectInfo)
     async for event in nc.status():
         assert_type(event, Status)
     async with connect() as opened:
@@ -94,18 +95,18 @@ async def by_hand(nc: Client, service: Service, request: Request) -> None:
     assert_type(await connect(), Client)
 """
 BY_HAND_BLOCKING = """
-def by_hand(nc: BlockingClient, service: BlockingService, request: BlockingRequest) -> None:
+def by_hand(nc: Client, service: Service, request: Request) -> None:
     js = nc.jetstream()
     kv = js.key_value("b")
-    assert_type(kv.typed(int), BlockingKeyValue[int])
-    assert_type(kv.with_values(Base64Values()), BlockingKeyValue[bytes])
+    assert_type(kv.typed(int), KeyValue[int])
+    assert_type(kv.with_values(Base64Values()), KeyValue[bytes])
     assert_type(kv.typed(dict[str, float]).get("k"), KvEntry[dict[str, float]] | None)
     assert_type(request.json(int), int)
     request.respond(b"")
     request.error("500", "text")
 
     @service.endpoint("add")
-    def add(request: BlockingRequest) -> bytes:
+    def add(request: Request) -> bytes:
         return request.data
 
     assert_type(add(request), bytes)
@@ -115,31 +116,33 @@ def by_hand(nc: BlockingClient, service: BlockingService, request: BlockingReque
         assert_type(columns.count, int)
     with nc.subscribe("s") as subscription:
         for message in subscription:
-            assert_type(message, BlockingMessage)
+            assert_type(message, Message)
             assert_type(message.headers, dict[str, list[str]])
     with js.consumer("S", "c").consume() as messages:
         for message in messages:
-            assert_type(message, BlockingMessage)
-    for message in js.ordered("S"):
-        assert_type(message, BlockingMessage)
+            assert_type(message, Message)
+    with js.ordered_consumer("S").consume() as ordered:
+        for message in ordered:
+            assert_type(message, Message)
+    with js.push_consumer("S", "c").consume() as pushed:
+        for message in pushed:
+            assert_type(message, Message)
     with kv.typed(str).watch() as watch:
         for entry in watch:
             assert_type(entry, KvEntry[str])
     with js.object_store("b").watch() as watcher:
         for info in watcher:
-            assert_type(info, ObjectInfo | None)
+            assert_type(info, ObjectInfo)
     for event in nc.status():
         assert_type(event, Status)
-    with connect_blocking() as opened:
-        assert_type(opened, BlockingClient)
+    with connect() as opened:
+        assert_type(opened, Client)
 """
 HEAD = """
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any, assert_type
 
-from pelton.client import (
-    {names},
-)
+{imports}
 from pelton.client.sync.transport import Transport  # for the callers of detach()
 
 given: Any = None
@@ -154,51 +157,39 @@ def calls_of(kind: type) -> Iterator[tuple[str, inspect.Signature, bool]]:
         if name.startswith("_") or not inspect.isfunction(member):
             continue
         signature = inspect.signature(member)
-        if not str(signature.return_annotation).startswith(("Steps[", "Flow[", "Plan[")):
-            yield name, signature, inspect.iscoroutinefunction(member)
+        yield name, signature, inspect.iscoroutinefunction(member)
 
 
-def expected(signature: inspect.Signature, owner: str, *, blocking: bool) -> str:
-    """The type that a call gives, in the names of ``pelton.client``."""
+def expected(signature: inspect.Signature, owner: str) -> str:
+    """The type that a call gives, in public names."""
     kind = signature.return_annotation
     text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-    text = re.sub(r"\b(?:pelton|collections)(?:\.\w+)*\.", "", text)
-    known = {"M": "Message", "V": "bytes", "Self": owner}
-    if owner == "JetStream":
-        known |= {"B": "KeyValue[bytes]", "S": "ObjectStore"}
-        known |= {"SG": "StaticGroup", "EG": "ElasticGroup"}
-        known |= {"C": "Consumer", "PC": "PushConsumer"}
-    if owner == "Client":
-        known |= {"J": "JetStream", "SV": "Service", "SC": "ServiceClient"}
-    if owner in ("Service", "ServiceGroup"):
-        known |= {"G": "ServiceGroup"}
-    if owner == "ObjectStore":
-        known |= {"W": "ObjectWatcher"}
-    if owner == "KeyValue":
-        known |= {"KW": "KeyWatch[bytes]", "KT": "KeyTransaction[bytes]"}
+    text = re.sub(r"\b(?:pelton|collections|builtins)(?:\.\w+)*\.", "", text)
+    item = {"KeyWatch": "KvEntry[bytes]", "ObjectWatch": "ObjectInfo"}.get(owner, "T")
+    known = {"T": item, "V": "bytes", "Self": owner}
     for variable, means in known.items():
         text = re.sub(rf"\b{variable}\b", means, text)
     text = re.sub(r"^(KeyValue|KeyWatch|KeyTransaction)$", r"\1[bytes]", text)
-    text = re.sub(r"^AsyncGenerator\[(.*)\]$", r"AsyncGenerator[\1, None]", text)
-    if blocking:
-        text = re.sub(
-            r"\b[A-Z]\w+",
-            lambda found: f"Blocking{found[0]}" if found[0] in CLASSES else found[0],
-            text,
-        )
-    return text
+    return re.sub(r"^AsyncGenerator\[(.*)\]$", r"AsyncGenerator[\1, None]", text)
+
+
+def imports(*, blocking: bool) -> str:
+    """Import statements for all names; those of ``pelton.sync`` come first where it has them."""
+    theirs = vars(pelton.sync)["__all__"] if blocking else []
+    ours = [name for name in vars(pelton)["__all__"] if name not in theirs]
+    texts = [f"from pelton import ({', '.join(ours)})"]
+    return "\n".join([*texts, *(f"from pelton.sync import {name}" for name in theirs)])
 
 
 def program(*, blocking: bool) -> tuple[str, int]:
     """A program that makes each call once, and their number."""
     lines, count = [], 0
     for owner in CLASSES:
-        name = f"Blocking{owner}" if blocking else owner
-        kind: Any = getattr(pelton.client, name)
-        of = f"{name}[bytes]" if owner in ("KeyValue", "KeyWatch", "KeyTransaction") else name
+        kind: Any = getattr(pelton.sync if blocking else pelton, owner)
+        of = f"{owner}[bytes]" if owner in ("KeyValue", "KeyWatch", "KeyTransaction") else owner
         lines.append(f"{'' if blocking else 'async '}def use_{owner}(it: {of}) -> None:")
         for call, signature, awaited in calls_of(kind):
-            gives = expected(signature, owner, blocking=blocking)
+            gives = expected(signature, owner)
             if f"{owner}.{call}" in BY_HAND:
                 continue
             needed = [
@@ -212,18 +203,22 @@ def program(*, blocking: bool) -> tuple[str, int]:
             # The type None cannot be asserted of what is not used as a value.
             lines.append(f"    {text}" if gives == "None" else f"    assert_type({text}, {gives})")
             count += 1
-    text = HEAD.format(names=",\n    ".join(pelton.client.__all__)) + "\n".join(lines) + "\n"
+    text = HEAD.format(imports=imports(blocking=blocking)) + "\n".join(lines) + "\n"
     return text + (BY_HAND_BLOCKING if blocking else BY_HAND_ASYNCIO), count
 
 
 TYPOS = """\
-from pelton.client import Streamconfig
+from pelton import Streamconfig
+from pelton.sync import Jetstream
+from pelton import BlockingClient
+from pelton.client import connect
 from pelton.pipeline import lod
 from pelton.spark.tables import upsrt
 from pelton.testing import Broker
 from pelton.testing import Brokr
-import pelton.client
-pelton.client.conect
+import pelton
+pelton.conect
+pelton.sync.conekt
 """
 
 
@@ -297,7 +292,8 @@ def findings(
     asyncio, count = program(blocking=False)
     blocking, as_many = program(blocking=True)
     assert min(count, as_many) > 150
-    wrong = blocking.replace("it.request(given), BlockingMessage", "it.request(given), Message", 1)
+    wrong = blocking.replace("it.request(given), Message", "it.request(given), pelton.Message", 1)
+    wrong = wrong.replace("from pelton import", "import pelton\nfrom pelton import", 1)
     texts = {"asyncio": asyncio, "blocking": blocking, "wrong": wrong, "typos": TYPOS}
     folder = tmp_path_factory.mktemp("programs")
     files = {name: folder / f"{name}_program.py" for name in texts}
@@ -320,7 +316,8 @@ def test_each_call_gives_what_its_signature_says(
 
 def test_a_name_that_is_mistyped_is_found(findings: dict[str, list[str]]) -> None:
     """Also in packages that import their names at first use."""
-    for name in ("Streamconfig", "lod", "upsrt", "Brokr", "conect"):
+    names = ("Streamconfig", "Jetstream", "BlockingClient", "connect", "lod", "upsrt", "Brokr")
+    for name in (*names, "conect", "conekt"):
         assert any(f'"{name}"' in each for each in findings["typos"]), name
     found = "\n".join(findings["typos"])
     assert 'attribute "Broker"' not in found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.client.aio.waiting import Waiting, Waits, until
-from pelton.client.base.steps import Mailbox, Until
+from pelton.client.base.mailbox import Mailbox
 
 
 class Loop:
@@ -100,7 +100,7 @@ class House:
 
     async def wait(self, box: Mailbox, done: Any, seconds: float = math.inf) -> bool:
         client: Any = self
-        return await until(client, Until(box, done, seconds))
+        return await until(client, box, done, seconds)
 
 
 class Letter(Mailbox):

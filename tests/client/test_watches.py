@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import KeyValueConfig, ObjectStoreConfig, connect, connect_blocking
+from pelton import KeyValueConfig, ObjectStoreConfig, connect, sync
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess
@@ -28,28 +28,26 @@ async def opened(js: Any, kind: str, bucket: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_asyncio_a_watch_begins_with_its_block_its_await_or_its_first_call(
+def test_in_asyncio_a_watch_begins_when_it_is_awaited(
     server: ServerProcess, unique: str, kind: str
 ) -> None:
     async def program() -> None:
         async with connect(server.url) as client:
             bucket = await opened(client.jetstream(), kind, unique)
-            async with bucket.watch(updates_only=True) as watch:
+            async with await bucket.watch(updates_only=True) as watch:
                 await bucket.put("block", b"1")
                 assert key_of(await watch.next(60)) == "block"
-            async with await bucket.watch(updates_only=True) as watch:
                 await bucket.put("both", b"1")
                 assert key_of(await anext(watch)) == "both"
             watch = await bucket.watch(updates_only=True)
             await bucket.put("await", b"1")
             assert key_of(await watch.next(60)) == "await"
             await watch.stop()
-            watch = bucket.watch()
+            watch = await bucket.watch()
             names = {key_of(await watch.next(60)) for _ in range(3)}
             assert names == {"block", "both", "await"}
             await watch.stop()
-            assert [each async for each in watch if each is not None] == []
-            bucket.watch()  # never begun: nothing to end
+            assert [each async for each in watch] == []
             await bucket.destroy()
 
     asyncio.run(program())
@@ -59,7 +57,7 @@ def test_in_asyncio_a_watch_begins_with_its_block_its_await_or_its_first_call(
 def test_in_blocking_code_a_watch_begins_at_once(
     server: ServerProcess, unique: str, kind: str
 ) -> None:
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         js = client.jetstream()
         bucket: Any
         if kind == "keys":
@@ -75,7 +73,7 @@ def test_in_blocking_code_a_watch_begins_at_once(
 
 
 def test_a_status_is_one_line_for_people(server: ServerProcess, unique: str) -> None:
-    with connect_blocking(server.url) as client:
+    with sync.connect(server.url) as client:
         js = client.jetstream()
         config = KeyValueConfig(bucket=unique, ttl="1h", history=5, storage="memory")
         kv = js.create_key_value(config)

@@ -12,9 +12,10 @@ from random import Random
 
 import pytest
 
-from pelton.client import Options, StreamConfig, connect_blocking
+from pelton import Options, StreamConfig
 from pelton.client.base.addresses import parse_servers
 from pelton.errors import PeltonError
+from pelton.sync import connect
 from tests.crash.waiting import pause
 from tests.peers import ServerProcess, running_server
 from tests.ways import SEED, length
@@ -37,7 +38,7 @@ class Load(threading.Thread):
         self.stored: list[tuple[str, int]] = []  # fast: label, messages acked
 
     def run(self) -> None:
-        with connect_blocking(self.options) as client:
+        with connect(self.options) as client:
             js = client.jetstream(timeout=2)
             for number in range(1_000_000):
                 label = f"{self.label}.{number}"
@@ -66,7 +67,7 @@ def look(server: ServerProcess) -> tuple[dict[str, list[int]], dict[str, int]]:
     """label -> numbers of its messages, in the order of the stream; label -> size of its batch."""
     found: dict[str, list[int]] = defaultdict(list)
     sizes: dict[str, int] = {}
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         last = js.stream_info("B").state.last_seq
         for columns in js.read_columns("B", 1, last + 1):
@@ -92,7 +93,7 @@ def test_batches_are_whole_after_a_kill(sync: str) -> None:
     committed: dict[str, int] = {}
     stored: dict[str, int] = {}
     with running_server("pelton", "--sync_interval", sync) as server:
-        with connect_blocking(server.url) as client:
+        with connect(server.url) as client:
             config = StreamConfig(name="B", subjects=["B.>"], allow_atomic=True, allow_batched=True)
             client.jetstream().create_stream(config)
         for life in range(ROUNDS):

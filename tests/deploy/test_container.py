@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pelton import StreamConfig
 from pelton.cli.container import CONFIG, DATA, HUB_LINES
-from pelton.client import StreamConfig, connect_blocking
 from pelton.errors import PeltonError
 from pelton.server.config import read_config
+from pelton.sync import connect
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_a_hubs_configuration_has_what_the_image_needs() -> None:
 def test_messages_are_there_after_a_stop(stop: signal.Signals, tmp_path: Path) -> None:
     for number in (1, 2):
         with container(tmp_path, *FREE_PORTS) as (process, url):
-            with connect_blocking(url) as client:
+            with connect(url) as client:
                 jetstream = client.jetstream()
                 jetstream.create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
                 assert jetstream.publish("orders.new", b"42 bolts").seq == number
@@ -136,7 +137,7 @@ def test_it_takes_the_variables_of_a_hubs_bundle(tmp_path: Path) -> None:
     for number in (1, 2):
         with container(tmp_path, "-m", "-1", **hub, **others) as (_, url):
             assert url.endswith(f":{port}")
-            with connect_blocking(url) as client:
+            with connect(url) as client:
                 ack = client.jetstream().publish(EVENT, b"event")
                 assert (ack.stream, ack.seq) == ("EVENTS", number)
         assert (streams / "jetstream").is_dir()
@@ -148,7 +149,7 @@ def test_it_takes_the_variables_of_a_hubs_bundle(tmp_path: Path) -> None:
 def test_without_jetstream_it_is_the_plain_server_of_a_hub(tmp_path: Path) -> None:
     with (
         container(tmp_path, *FREE_PORTS, JETSTREAM="false") as (_, url),
-        connect_blocking(url) as client,
+        connect(url) as client,
         pytest.raises(PeltonError),
     ):
         client.jetstream().account_info()

@@ -18,9 +18,9 @@ from pelton.apply.defaults import settled_stream
 from pelton.apply.reading import checked, read
 from pelton.apply.terraform import File
 from pelton.cli.plgd.hub_server import configuration
-from pelton.client import connect_blocking
 from pelton.errors import PeltonError
 from pelton.server.config import read_config
+from pelton.sync import connect
 from tests.peers import ServerProcess
 from tests.server.leafs import linked, need, wait_for
 
@@ -69,7 +69,7 @@ def test_all_forms_of_the_stream_say_the_same(tmp_path: Path) -> None:
 
 def test_the_bundle_keeps_the_events_of_a_hub(tmp_path: Path) -> None:
     for number in (1, 2):
-        with bundle(tmp_path / "data", JETSTREAM="true") as url, connect_blocking(url) as client:
+        with bundle(tmp_path / "data", JETSTREAM="true") as url, connect(url) as client:
             jetstream = client.jetstream()
             assert jetstream.publish(SUBJECT, b"event").stream == "EVENTS"
             info = jetstream.stream_info("EVENTS")
@@ -85,14 +85,14 @@ def test_the_configuration_is_the_users_after_the_first_start(tmp_path: Path) ->
     (tmp_path / "data").mkdir()
     text = configuration(tmp_path / "data", {}).replace('"10m"', '"3m"')
     (tmp_path / "data" / "jetstream.config").write_text(text)
-    with bundle(tmp_path / "data", JETSTREAM="1") as url, connect_blocking(url) as client:
+    with bundle(tmp_path / "data", JETSTREAM="1") as url, connect(url) as client:
         config = client.jetstream().stream_info("EVENTS").config
         assert config.duplicate_window == 180 * 1_000_000_000
     assert (tmp_path / "data" / "jetstream.config").read_text() == text
 
 
 def test_without_jetstream_the_bundle_is_a_plain_server(tmp_path: Path) -> None:
-    with bundle(tmp_path / "data") as url, connect_blocking(url) as client:
+    with bundle(tmp_path / "data") as url, connect(url) as client:
         with pytest.raises(PeltonError):
             client.jetstream().account_info()
         client.publish(SUBJECT, b"event")
@@ -136,7 +136,7 @@ def test_a_leaf_keeps_the_events_of_a_real_hub(tmp_path: Path) -> None:
     }
     hub.start()
     try:
-        with connect_blocking(hub.url, timeout=60) as at_hub:
+        with connect(hub.url, timeout=60) as at_hub:
             for number in (1, 2):
                 command = [sys.executable, "-m", "pelton.server", "-a", "127.0.0.1"]
                 leaf = subprocess.Popen(
@@ -157,7 +157,7 @@ def test_a_leaf_keeps_the_events_of_a_real_hub(tmp_path: Path) -> None:
 def store(at_hub, port: int, number: int) -> None:
     """Publish at the hub; wait until the leaf has it."""
     url = f"nats://127.0.0.1:{port}"
-    with connect_blocking(url, timeout=60, retry_first_connect=True) as at_leaf:
+    with connect(url, timeout=60, retry_first_connect=True) as at_leaf:
         linked(at_hub, at_leaf)
         at_hub.publish(SUBJECT, b"event")
         jetstream = at_leaf.jetstream()

@@ -12,14 +12,14 @@ import nats
 import pytest
 import uvloop
 
-from pelton import embedded
-from pelton.client import (
+from pelton import (
     ConnectError,
     ConnectionClosedError,
     Options,
     StreamConfig,
     connect,
-    connect_blocking,
+    embedded,
+    sync,
 )
 from pelton.client.base.addresses import parse_server, parse_servers
 from pelton.client.base.memory import open_socket
@@ -80,8 +80,8 @@ def test_nats_py_uses_the_port():
 def test_messages_of_one_transport_reach_the_other():
     with (
         embedded.Server(port=0) as server,
-        connect_blocking(server.url) as far,
-        server.connect_blocking() as near,
+        sync.connect(server.url) as far,
+        server.connect_sync() as near,
     ):
         heard = near.subscribe("a")
         near.flush()
@@ -92,18 +92,18 @@ def test_messages_of_one_transport_reach_the_other():
 
 def test_a_temporary_store_goes_with_the_server():
     server = embedded.Server()
-    with server, server.connect_blocking() as client:
+    with server, server.connect_sync() as client:
         client.jetstream().create_stream(StreamConfig(name="S"))
         folder = server._host._folder
         assert os.path.exists(folder)
     assert not os.path.exists(folder)
     assert not server.running
-    with server, server.connect_blocking() as client:  # it can start again
+    with server, server.connect_sync() as client:  # it can start again
         assert client.jetstream().stream_names() == []
 
 
 def test_without_jetstream_there_is_no_store():
-    with embedded.Server(jetstream=False) as server, server.connect_blocking() as client:
+    with embedded.Server(jetstream=False) as server, server.connect_sync() as client:
         assert not server._host._folder
         client.publish("a", b"x")
         client.flush()
@@ -128,7 +128,7 @@ def test_nothing_is_left_open():
     before = files()
     lives = 10
     for _ in range(lives):
-        with embedded.Server(port=0) as server, server.connect_blocking() as client:
+        with embedded.Server(port=0) as server, server.connect_sync() as client:
             client.jetstream().create_stream(StreamConfig(name="S"))
     assert files() < before + lives  # what another test has left may open and close some meanwhile
 
@@ -136,11 +136,11 @@ def test_nothing_is_left_open():
 def test_users_are_asked_over_memory_too():
     with embedded.Server(user="anna", password="secret") as server:
         with pytest.raises(ConnectError, match="Authorization"):
-            server.connect_blocking()
-        with server.connect_blocking(user="anna", password="secret") as client:
+            server.connect_sync()
+        with server.connect_sync(user="anna", password="secret") as client:
             client.flush()
         url = server.memory_url.replace("//", "//anna:secret@")
-        with connect_blocking(url) as client:
+        with sync.connect(url) as client:
             client.flush()
 
 
@@ -152,14 +152,14 @@ def test_a_configuration_file_and_command_line_options(tmp_path):
     with embedded.Server(config=str(config), arguments=["--logtime=false"]) as server:
         assert server.name == "filed"
         assert server.memory_url == "memory://filed"
-        with server.connect_blocking(user="a", password="") as client:
+        with server.connect_sync(user="a", password="") as client:
             assert client.server_info.max_payload == 3000
 
 
 def test_a_client_comes_back_after_a_restart(tmp_path):
     server = embedded.Server(store=str(tmp_path), name="again")
     server.start_thread()
-    with server.connect_blocking(timeout=30) as client:
+    with server.connect_sync(timeout=30) as client:
         client.jetstream().create_stream(StreamConfig(name="S"))
         server.stop_thread()
         server.stop_thread()
@@ -174,7 +174,7 @@ def test_a_client_comes_back_after_a_restart(tmp_path):
 def test_a_server_without_a_name_is_found_again():
     server = embedded.Server()
     server.start_thread()
-    with server.connect_blocking(timeout=30) as client:
+    with server.connect_sync(timeout=30) as client:
         url = server.memory_url
         server.stop_thread()
         with server:
@@ -268,8 +268,8 @@ def test_a_blocking_client_in_the_servers_thread_is_refused():
     async def scenario():
         async with embedded.Server() as server:
             with pytest.raises(ConnectError, match="use connect"):
-                server.connect_blocking(timeout=1)
-            with await asyncio.to_thread(server.connect_blocking) as client:
+                server.connect_sync(timeout=1)
+            with await asyncio.to_thread(server.connect_sync) as client:
                 await asyncio.to_thread(client.flush)
 
     asyncio.run(scenario())
@@ -279,7 +279,7 @@ def test_a_stopped_server_is_named():
     with embedded.Server(name="gone") as server:
         url = server.memory_url
     with pytest.raises(ConnectError, match="memory://gone: this process has no server"):
-        connect_blocking(url, reconnect_attempts_max=0)
+        sync.connect(url, reconnect_attempts_max=0)
     with pytest.raises(ConnectionRefusedError):
         open_socket("gone", waits=False)
 
@@ -322,7 +322,7 @@ def test_the_url_of_memory():
 
 
 def test_the_seed_is_drawn_before_maps_exist():
-    program = "import pelton.client, pelton.embedded as e; print(e.SEEDED)"
+    program = "import pelton.client.aio, pelton.client.sync, pelton.embedded as e; print(e.SEEDED)"
     late = "import pelton.server.app, pelton.embedded as e; print(e.SEEDED)"
     outputs = [
         subprocess.run([sys.executable, "-c", each], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import Client, connect
+from pelton import Client, connect
 from tests.interop.probe import GoClient, JsClient, OtherClient
 from tests.peers import ServerProcess, available_servers, running_server
 from tests.ways import take_turns

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import Client, KeyValueConfig, StreamSource, SubjectTransform
+from pelton import Client, KeyValueConfig, StreamSource, SubjectTransform
 from pelton.errors import KeyExistsError, RevisionConflictError
 from tests.interop.probe import RefusedError, plain
 from tests.ways import SEED
@@ -14,7 +14,7 @@ from tests.ways import SEED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client import KvEntry
+    from pelton import KvEntry
     from tests.interop.probe import GoClient
 
 WRONG_LAST_SEQUENCE = 10071
@@ -145,7 +145,7 @@ def test_watches_of_both_tell_the_same(exchange: Callable[..., None], unique: st
             ([], ["eu.1", "us.*"], {}),
         ]
         for options, filters, ours in ways:
-            async with kv.watch(*filters, **ours) as watch:
+            async with await kv.watch(*filters, **ours) as watch:
                 first = ours_as_rows(await watch.initial())
                 await go("kv.watch", id="w", bucket=unique, keys=filters, options=options)
                 told = await go("kv.next", id="w", count=len(first) + 1)
@@ -172,7 +172,10 @@ def test_watches_from_a_revision_and_of_updates_only(
             await kv.put("k", b"%d" % number)
         await go("kv.watch", id="from", bucket=unique, options=["history"], revision=3)
         await go("kv.watch", id="new", bucket=unique, options=["updates_only"])
-        async with kv.watch(from_revision=3) as ours, kv.watch(updates_only=True) as updates:
+        async with (
+            await kv.watch(from_revision=3) as ours,
+            await kv.watch(updates_only=True) as updates,
+        ):
             first = ours_as_rows(await ours.initial())
             assert [row[3] for row in first] == [3, 4, 5]
             told = await go("kv.next", id="from", count=4)
@@ -199,7 +202,7 @@ def test_lifetimes_and_the_markers_of_the_server(
         await go("kv.create_bucket", config=config)
         kv = await client.jetstream().key_value(unique)
         await go("kv.watch", id="w", bucket=unique)
-        async with kv.watch() as watch:
+        async with await kv.watch() as watch:
             assert await watch.initial() == []
             await kv.create("ours", b"1", ttl=1)
             await go("kv.create", bucket=unique, key="theirs", value=b"2", ttl=1)
@@ -292,7 +295,7 @@ def test_mirrors_and_sources(exchange: Callable[..., None], unique: str) -> None
         keys = ["go0", "go1", "go2", "py0", "py1", "py2"]
         assert await origin.keys() == await go("kv.keys", bucket=unique) == keys
         for name in (f"{unique}-py", f"{unique}-own", f"{unique}-go", f"{unique}-all"):
-            async with (await js.key_value(name)).watch() as watch:
+            async with await (await js.key_value(name)).watch() as watch:
                 found: set[str] = set()
                 while found < set(keys):
                     entry = await watch.next(60)

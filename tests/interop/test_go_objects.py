@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import (
+from pelton import (
     Client,
     LinkNotFollowedError,
     ObjectInfo,
@@ -202,7 +202,7 @@ def test_watches_see_what_the_other_does(exchange: Callable[..., None], unique: 
         await go("obj.watch", id="w", bucket=unique)
         await go("obj.watch", id="new", bucket=unique, options=["updates_only", "ignore_deletes"])
         async with await ours.watch() as watcher:
-            assert await watcher.next(60) is None
+            assert await watcher.initial(60) == []
             assert await go("obj.next", id="w", count=1) == ["end"]
             await ours.put("ä", BLOB[:10])
             await go("obj.put", bucket=unique, name="b", value=b"2")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import Client, Request, ServiceConfig, ServiceError, connect
+from pelton import Client, Request, ServiceConfig, ServiceError, connect
 from tests.interop.probe import plain
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def our_service(client: Client, name: str, group: str) -> Any:
     below = service.group(group)
 
     async def echo(request: Request) -> None:
-        headers = {"Subject": request.subject, "From": service.id, **request.headers}
+        headers = {"Subject": request.subject, "From": service.id, **request.headers.lists()}
         await request.respond(request.data, headers=headers)
 
     async def fail(request: Request) -> bytes:
@@ -119,7 +119,7 @@ def test_each_calls_the_other_and_counts(exchange: Callable[..., None], unique: 
         headers = {"A": ["1", "2"], "size": ["größe"]}  # nats.go sends no other letters in names
         answer = await caller.request(f"{unique}-go.echo.x", body, headers=headers)
         assert (answer.data, answer.header("From")) == (body, theirs["id"])
-        assert {name: answer.headers[name] for name in headers} == headers
+        assert {name: answer.headers.get_all(name) for name in headers} == headers
         told = await go("svc.request", subject=f"{unique}-py.echo.x", value=body, headers=headers)
         assert (plain(told["data"]), told["headers"]["From"]) == (body, [ours.id])
         assert {name: told["headers"][name] for name in headers} == headers

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.api import decode_response, encode
-from pelton.client import (
+from pelton import (
     ConsumerConfig,
     ElasticGroupConfig,
     KeyValueConfig,
@@ -22,9 +21,10 @@ from pelton.client import (
     PartitioningFilter,
     StaticGroupConfig,
     StreamConfig,
-    connect_blocking,
 )
-from pelton.client.groups.config import ELASTIC_BUCKET, STATIC_BUCKET
+from pelton.api import decode_response, encode
+from pelton.client.groups import ELASTIC_BUCKET, STATIC_BUCKET
+from pelton.sync import connect
 from tests.client.shells import SHELLS, connected
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def shell(case: dict[str, Any]) -> str:
 @pytest.fixture
 def admin(server: ServerProcess, case: dict[str, Any]) -> Iterator[Any]:
     """Another client, with the stream of the case: the groups of a case are gone at its end."""
-    with connect_blocking(server.url, timeout=WAIT_S) as client:
+    with connect(server.url, timeout=WAIT_S) as client:
         js = client.jetstream()
         stream = case["stream"]
         js.create_stream(StreamConfig(name=stream, subjects=[f"never.{stream}"]))

@@ -11,7 +11,7 @@ import pytest
 from kombu import Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 
-import pelton.client
+import pelton.sync
 from pelton.errors import ConnectError
 from pelton.kombu.broker import QueueMismatch
 
@@ -200,7 +200,7 @@ def test_a_delayed_message_waits_in_the_stream(connect, server):
     assert datetime.datetime.now(datetime.UTC) >= soon
     for each in shelf.messages:
         each.ack()
-    with pelton.client.connect_blocking(server.url) as nc:
+    with pelton.sync.connect(server.url) as nc:
         broker = connection.transport.broker
         assert nc.jetstream().stream_info(broker.names.tasks).state.messages == 0
 

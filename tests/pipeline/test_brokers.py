@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from tests.peers import available_servers, command_of, start_server
 from tests.spark.jvm import EVERY_WAY
 
@@ -52,7 +52,7 @@ def publish(js, numbers):
 @pytest.fixture(params=KINDS)
 def server(request):
     started = start_server(request.param)
-    with connect_blocking(started.url) as client:
+    with connect(started.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
         js.create_stream(StreamConfig(name="BIG", subjects=["big.>"]))
@@ -116,7 +116,7 @@ def noted(folder):
 
 
 def last_of(server, stream):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         return client.jetstream().stream_info(stream).state.last_seq
 
 
@@ -137,7 +137,7 @@ def compare(folder, server, count):
     bad = {row["seq"]: row["rejected_because"] for row in rows("bad_orders")}
     assert len(rows("bad_orders")) == len(bad)
     assert bad == {n + 1: order(n)[1] for n in numbers if order(n)[1]}
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         last = js.stream_info("BIG").state.last_seq
         big = [json.loads(js.get_message("BIG", seq).data) for seq in range(1, last + 1)]
@@ -152,7 +152,7 @@ def compare(folder, server, count):
 
 
 def test_the_how_to_under_kills(server, file, tmp_path):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         publish(client.jetstream(), range(ORDERS))
     # Between two sinks of a batch: the table has it, Spark has not noted it.
     first = Run(file, server)
@@ -175,7 +175,7 @@ def test_the_how_to_under_kills(server, file, tmp_path):
     assert events[-1]["event"] == "summary"
     compare(tmp_path, server, ORDERS)
 
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         publish(client.jetstream(), range(ORDERS, ORDERS + 500))
     summary = Run(file, server).end()[-1]
     [query] = summary["queries"]
@@ -194,5 +194,5 @@ def test_the_how_to_under_kills(server, file, tmp_path):
     [query] = json.loads(said.stdout)["queries"]
     [place] = query["places"]
     assert (place["sequence"], place["lag"]) == (ORDERS + 500, 0)
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         assert "orders-raw" in client.jetstream().consumer_names("ORDERS")

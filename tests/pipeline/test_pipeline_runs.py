@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from pelton.cli.__main__ import main
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.pipeline import load, run
 from pelton.pipeline.children import started_at
 from pelton.pipeline.running import command, engine
@@ -107,7 +107,7 @@ def server():
 
 @pytest.fixture
 def js(server):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         for name, subject in STREAMS.items():
             js.create_stream(StreamConfig(name=name, subjects=[subject]))

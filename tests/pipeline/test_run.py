@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.pipeline.children import started_at
 from pelton.pipeline.logs.parts import local_time_zone
 from pelton.pipeline.logs.run import run
@@ -88,7 +88,7 @@ class Run:
 
     def stored(self) -> int:
         try:
-            with connect_blocking(f"nats://127.0.0.1:{self.port}", reconnect=False) as client:
+            with connect(f"nats://127.0.0.1:{self.port}", reconnect=False) as client:
                 return client.jetstream().stream_info("LOGS").state.messages
         except Exception:
             return 0

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.errors import PeltonError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import WINDOW_MESSAGES, Chain, read_mark
@@ -34,7 +34,7 @@ class Box:
         )
 
     def shipper(self, window=50):
-        client = connect_blocking(self.url)
+        client = connect(self.url)
         self.clients.append(client)
         return Shipper(Chain(client.jetstream(), "LOGS", window), str(self.folder), "box")
 
@@ -50,7 +50,7 @@ class Box:
         rows = []
         for seq in range(state.first_seq, state.last_seq + 1 if state.messages else 0):
             message = self.js.get_message("LOGS", seq)
-            headers = {name: values[0] for name, values in message.headers.items()}
+            headers = dict(message.headers)
             path = headers.get(names.FILE_HEADER, "/?")
             rows.append(
                 (
@@ -85,7 +85,7 @@ def test_lines_of_several_files_with_their_headers(box):
     assert box.texts("a.log") == ["one", "two", ""]
     assert box.texts("b.log") == ["eins"]
     message = box.js.get_message("LOGS", last_by_subject=names.subjects_of("box", str(path)))
-    headers = {name: values[0] for name, values in message.headers.items()}
+    headers = dict(message.headers)
     assert headers[names.HOST_HEADER] == "box"
     assert headers[names.FILE_HEADER] == str(path)
     assert headers[names.OFFSET_HEADER] == "8"
@@ -300,7 +300,7 @@ def test_files_that_cannot_be_shipped_cost_only_themselves(box):
 def test_a_compressed_file_that_is_named_is_read(box):
     with gzip.open(box.folder / "a.log.gz", "wb") as file:
         file.write(b"one\ntwo\n")
-    client = connect_blocking(box.url)
+    client = connect(box.url)
     box.clients.append(client)
     where = str(box.folder / "a.log.gz")
     for _ in range(2):

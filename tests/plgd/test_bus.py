@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import StreamConfig, connect
+from pelton import StreamConfig, connect
 from pelton.errors import PublishFailedError
 from pelton.plgd import LeadType, Reason, decode, named_filter
 from pelton.plgd.bus import EventBus, NoEventStream

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client import connect
+from pelton import connect
 from pelton.errors import ConnectionClosedError
 from pelton.plgd.bus import EventBus
 from pelton.plgd.gateway import (

@@ -17,7 +17,7 @@ import grpc.aio
 import jwt
 import pytest
 
-from pelton.client import connect
+from pelton import connect
 from pelton.plgd import Kind, aggregate_id, decode_content
 from pelton.plgd.bus import EventBus
 from pelton.plgd.fleet import FleetConfig, FleetRun

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import BlockingClient, connect_blocking
+from pelton import sync
 from pelton.errors import StreamNotFoundError
 from pelton.plgd.bus import NoEventStream
 from pelton.plgd.fleet import Faults
@@ -68,7 +68,7 @@ def choppy(port: int) -> Iterator[Choppy]:
         proxy.close()
 
 
-def by_gateway(client: BlockingClient, source: GatewaySource) -> Reconciler:
+def by_gateway(client: sync.Client, source: GatewaySource) -> Reconciler:
     return Reconciler(client, source, policy=EVERYTHING)
 
 
@@ -88,7 +88,7 @@ def test_a_gateway_that_goes_away_in_the_middle_is_waited_for(
         proxy.after = None if rng.random() < 0.5 else rng.randrange(20_000)
 
     with (
-        connect_blocking(server.url) as client,
+        sync.connect(server.url) as client,
         gateway(tmp_path / "store", TokenVerifier(issuer.pem())) as port,
         choppy(port) as proxy,
     ):
@@ -140,7 +140,7 @@ def test_a_token_that_expires_in_the_middle_is_asked_for_again(
         return given.pop(0) if len(given) > 1 else given[0]
 
     with (
-        connect_blocking(server.url) as client,
+        sync.connect(server.url) as client,
         gateway(tmp_path / "store", TokenVerifier(issuer.pem())) as port,
     ):
         with BlockingGatewayClient(f"127.0.0.1:{port}", token) as calls:
@@ -163,7 +163,7 @@ def test_mongodb_that_goes_away_in_the_middle_is_waited_for(
     monkeypatch.setattr(mongo, "DOCUMENTS_AT_ONCE", 2)
     rng = random.Random(seed)
     run = filled(server.url, tmp_path / "store", history=False, **SMALL)
-    with running_mongod("ours") as ours, connect_blocking(server.url) as client:
+    with running_mongod("ours") as ours, sync.connect(server.url) as client:
         assert isinstance(ours, OurMongod)
         heard: list[str] = []
 
@@ -206,7 +206,7 @@ def test_a_stream_that_goes_away_before_the_repairs_is_told(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     filled(server.url, tmp_path / "store", **SMALL)
-    with connect_blocking(server.url) as client, SqliteStore(tmp_path / "store") as store:
+    with sync.connect(server.url) as client, SqliteStore(tmp_path / "store") as store:
         js = client.jetstream()
         reconciler = Reconciler(client, StoreSource(store), policy=EVERYTHING)
         missing = reconciler.run(repair=False).missing

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import Nanoseconds, StreamConfig, connect
+from pelton import Nanoseconds, StreamConfig, connect
 from pelton.plgd import Era, aggregate_id, decode
 from pelton.plgd.projection import apply, new_snapshot
 from pelton.plgd.store import (
@@ -186,7 +186,7 @@ def test_what_is_no_store_is_refused_and_not_changed(tmp_path: Path) -> None:
 
 PROGRAM = """
 import asyncio, sys
-from pelton.client import connect
+from pelton import connect
 from pelton.plgd.store import Aggregates, Outbox
 from pelton.plgd import Era
 from tests.plgd.stores import open_place

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import StreamConfig, connect
+from pelton import StreamConfig, connect
 from pelton.errors import PeltonError
 from pelton.plgd import decode
 from pelton.plgd.bus import NoEventStream

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-import pelton.client
+import pelton.sync
 from pelton.core.protocol import wire
 
 TESTS = (
@@ -20,14 +20,14 @@ TESTS = (
     "client/test_own_consumers.py",
     "client/test_publishing.py",
     "client/test_pull.py",
-    "client/test_steps.py",
     "client/test_websocket.py",
 )
 
-for name in pelton.client.__all__:
-    getattr(pelton.client, name)
+NAMES = [(door, name) for door in (pelton, pelton.sync) for name in vars(door)["__all__"]]
+for door, name in NAMES:
+    getattr(door, name)
 assert "/core/plain/" in wire.__file__, wire.__file__
-print(f"Python {platform.python_version()}, {sys.platform}: {len(pelton.client.__all__)} names")
+print(f"Python {platform.python_version()}, {sys.platform}: {len(NAMES)} names")
 QUIET = (
     "-q",
     "--noconftest",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pelton.client import BlockingClient, connect_blocking
 from pelton.errors import PeltonError
+from pelton.sync import Client, connect
 from tests.peers import ALIKE, ServerProcess, free_port, version_of
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Node:
         self.server = server
         self.domain = domain
         self.leaf_port = leaf_port
-        self._clients: list[BlockingClient] = []
+        self._clients: list[Client] = []
 
-    def client(self, **options: Any) -> BlockingClient:
+    def client(self, **options: Any) -> Client:
         # Longer than a busy machine stands still.
         patient = {"timeout": PATIENCE_S, "connect_timeout": PATIENCE_S}
-        client = connect_blocking(self.server.url, **(patient | options))
+        client = connect(self.server.url, **(patient | options))
         self._clients.append(client)
         return client
 
@@ -108,7 +108,7 @@ def running(*nodes: Node) -> Iterator[None]:
             each.server.remove()
 
 
-def linked(a: BlockingClient, b: BlockingClient, subject: str = "linked.there") -> None:
+def linked(a: Client, b: Client, subject: str = "linked.there") -> None:
     """Wait until what is published through `a` reaches a subscriber of `b`."""
     sub = b.subscribe(subject)
     b.flush()
@@ -117,8 +117,7 @@ def linked(a: BlockingClient, b: BlockingClient, subject: str = "linked.there") 
         a.publish(subject, b"?")
         a.flush()
         with contextlib.suppress(PeltonError, TimeoutError):
-            sub.next(0.05)
-            return True
+            return sub.next(0.05) is not None
         return False
 
     wait_for(got, "the connection")

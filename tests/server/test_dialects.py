@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pelton.cli.early.asking import ask, receive
-from pelton.client import connect_blocking
 from pelton.errors import NoRespondersError
+from pelton.sync import connect
 from tests.copies.local import LocalServer
 
 ACCOUNTS = """
@@ -32,8 +32,8 @@ def test_only_what_is_exported_is_answered(tmp_path: Path) -> None:
     config.write_text(ACCOUNTS)
     with (
         LocalServer(options=["-c", str(config)]) as server,
-        connect_blocking(server.url.replace("//", "//a:a@")) as a,
-        connect_blocking(server.url.replace("//", "//b:b@")) as b,
+        connect(server.url.replace("//", "//a:a@")) as a,
+        connect(server.url.replace("//", "//b:b@")) as b,
     ):
         assert ask(a, "$JS.ENABLED") == b"+OK"
         assert ask(a, "$JS.STREAM.S.CREATE", b'{"name":"S","subjects":["s"]}') == b"+OK"

@@ -9,8 +9,9 @@ import urllib.request
 
 import pytest
 
+from pelton import ConsumerConfig, StreamConfig
 from pelton.api import ApiError
-from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton.sync import connect
 from tests.peers import available_servers
 
 from .configured import configured
@@ -18,7 +19,7 @@ from .process import ServerProcess, Wire, running
 
 
 def client(server):
-    return connect_blocking(f"nats://127.0.0.1:{server.port()}")
+    return connect(f"nats://127.0.0.1:{server.port()}")
 
 
 def start(store, *more):
@@ -35,7 +36,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path, end, sync):
         js.create_consumer("S", ConsumerConfig(durable_name="c", name="c", ack_policy="explicit"))
         for number in range(100):
             js.publish("s.a", b"%d" % number, msg_id=f"id{number}")
-        first = js.pull("S", "c").fetch(10)
+        first = js.consumer("S", "c").fetch(10)
         for message in first[:5]:
             message.ack_sync()
     if end == "kill":
@@ -200,7 +201,7 @@ def test_timers_run_without_traffic(tmp_path):
         js.create_consumer("T", config)
         js.publish("S", b"x")
         js.publish("T", b"y")
-        pull = js.pull("T", "c")
+        pull = js.consumer("T", "c")
         assert [m.metadata.delivered for m in pull.fetch(1)] == [1]
         (again,) = pull.fetch(1, timeout=5)
         assert again.metadata.delivered == 2

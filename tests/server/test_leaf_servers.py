@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pelton.client import ConsumerConfig, StreamConfig
+from pelton import ConsumerConfig, StreamConfig
 from pelton.errors import NoRespondersError, PeltonTimeoutError
 from tests.peers import free_port
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
 
 PAIRS = [
     ("pelton", "pelton"),
@@ -36,10 +36,10 @@ class Pair(NamedTuple):
 
     hub: Node
     leaf: Node
-    at_hub: BlockingClient
-    at_leaf: BlockingClient
+    at_hub: Client
+    at_leaf: Client
 
-    def clients(self, upwards: bool) -> tuple[BlockingClient, BlockingClient]:
+    def clients(self, upwards: bool) -> tuple[Client, Client]:
         """From whom and to whom: from leaf to hub when upwards."""
         return (self.at_leaf, self.at_hub) if upwards else (self.at_hub, self.at_leaf)
 
@@ -163,7 +163,7 @@ def test_a_stream_of_the_other_domain_is_used_as_one_here(pair: Pair, upwards: b
             wait_for(lambda n=n: published(here, f"{subject}.{n % 5}", b"%d" % n), "a PubAck")
         assert there.jetstream().stream_info(name).state.messages == 50
         far.create_consumer(name, ConsumerConfig(durable_name="C", ack_policy="explicit"))
-        got = far.pull(name, "C").fetch(50, timeout=10)
+        got = far.consumer(name, "C").fetch(50, timeout=10)
         assert [(m.subject, m.data) for m in got] == [
             (f"{subject}.{n % 5}", b"%d" % n) for n in range(50)
         ]
@@ -190,7 +190,7 @@ def test_a_stream_of_the_other_domain_is_used_as_one_here(pair: Pair, upwards: b
         far.delete_stream(name)
 
 
-def published(client: BlockingClient, subject: str, data: bytes) -> bool:
+def published(client: Client, subject: str, data: bytes) -> bool:
     """Whether a stream has taken it."""
     try:
         client.request(subject, data, timeout=5)
@@ -230,7 +230,7 @@ def test_a_mirror_and_a_source_follow_a_stream_of_the_other_domain(
         api.delete_stream(name)
 
 
-def request(client: BlockingClient, call: str, body: object) -> None:
+def request(client: Client, call: str, body: object) -> None:
     import json
 
     answer = json.loads(client.request(f"$JS.API.{call}", json.dumps(body).encode()).data)

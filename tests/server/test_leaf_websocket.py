@@ -16,7 +16,7 @@ from .leafs import linked, need, node, running, wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pelton.client import BlockingClient
+    from pelton.sync import Client
 
 PAIRS = [("pelton", "pelton"), ("pelton", "nats-server"), ("nats-server", "pelton")]
 TERMS = {
@@ -29,7 +29,7 @@ TERMS = {
 COUNT = length(700, 3000)  # of each size one
 
 
-def counted(sender: BlockingClient, receiver: BlockingClient, subject: str) -> None:
+def counted(sender: Client, receiver: Client, subject: str) -> None:
     """Messages of many sizes arrive, all and in their order."""
     sub = receiver.subscribe(subject)
     receiver.flush()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pelton.client import TlsOptions, connect_blocking
+from pelton import TlsOptions
+from pelton.sync import connect
 from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import PATIENCE_SECONDS, configured
@@ -46,13 +47,13 @@ def test_a_stream_is_followed_over_tls(kind: str, way: str, tmp_path: Path) -> N
         )
         options = {"token": "secret"} if login else {}
         url = f"nats://localhost:{hub.ports['port']}"
-        with connect_blocking(url, tls=tls, **options) as nc:
+        with connect(url, tls=tls, **options) as nc:
             nc.request("$JS.API.STREAM.CREATE.O", b'{"name":"O","subjects":["o.>"]}')
             for number in range(20):
                 nc.request(f"o.{number}", b"x" * 5000)
         with configured("pelton", config) as here:
             here.wait_for("remote hub: connected")
-            with connect_blocking(f"nats://127.0.0.1:{here.ports['port']}") as nc:
+            with connect(f"nats://127.0.0.1:{here.ports['port']}") as nc:
                 nc.request(
                     "$JS.API.STREAM.CREATE.M",
                     b'{"name":"M","mirror":{"name":"O","external":{"api":"$JS.hub.API"}}}',

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pelton.client import connect_blocking
-from pelton.client.sync import Client as BlockingClient
+from pelton.client.sync import Client
+from pelton.sync import connect
 from tests.engine.bombs import MIB, bombs, half_a_record
 from tests.peers import ServerProcess, running_server
 
@@ -16,7 +16,7 @@ MOST_BYTES = 64 * MIB
 
 @pytest.mark.peer
 def test_an_archive_of_kilobytes_does_not_become_gigabytes_of_memory() -> None:
-    with running_server("pelton") as server, connect_blocking(server.url) as client:
+    with running_server("pelton") as server, connect(server.url) as client:
         send(client, begin(client, "S"), b"no archive")
         before = memory(server, "VmRSS")
         for what, data in bombs().items():
@@ -30,7 +30,7 @@ def test_an_archive_of_kilobytes_does_not_become_gigabytes_of_memory() -> None:
 
 @pytest.mark.peer
 def test_nor_do_many_at_once() -> None:
-    with running_server("pelton") as server, connect_blocking(server.url) as client:
+    with running_server("pelton") as server, connect(server.url) as client:
         send(client, begin(client, "S"), b"no archive")
         before = memory(server, "VmRSS")
         for n in range(200):
@@ -40,7 +40,7 @@ def test_nor_do_many_at_once() -> None:
         assert grown < 2 * MOST_BYTES, grown // MIB
 
 
-def begin(client: BlockingClient, stream: str) -> str:
+def begin(client: Client, stream: str) -> str:
     """Where the chunks of a restore go."""
     body = json.dumps({"config": {"name": stream, "subjects": [f"{stream}.>"]}, "state": {}})
     answer = client.request(f"$JS.API.STREAM.RESTORE.{stream}", body.encode(), timeout=20)
@@ -48,7 +48,7 @@ def begin(client: BlockingClient, stream: str) -> str:
     return subject
 
 
-def send(client: BlockingClient, subject: str, data: bytes) -> dict[str, object]:
+def send(client: Client, subject: str, data: bytes) -> dict[str, object]:
     """How a restore ends."""
     for at in range(0, len(data) + 1, 60_000):
         if said := client.request(subject, data[at : at + 60_000], timeout=60).data:

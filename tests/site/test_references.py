@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 from mkdocs.config.defaults import MkDocsConfig
 
-import pelton.client
 import pelton.embedded
+import pelton.sync
 import pelton.testing
 from pelton.cli.cheat_sheets import CHEATS
 from pelton.engine.calls.api_calls import CALLS
@@ -70,9 +71,11 @@ def test_every_public_name_is_on_a_page() -> None:
     made = re.findall(r"^::: (\S+)$", "\n".join(map(client.blocks, client.PAGES)), re.MULTILINE)
     public = [
         f"{module.__name__}.{name}"
-        for module in (pelton.client, pelton.testing, pelton.embedded)
-        for name in module.__all__
+        for module in (pelton, pelton.sync, pelton.testing, pelton.embedded)
+        for name in vars(module)["__all__"]
+        if name != "sync"
     ]
+    assert {"pelton.connect", "pelton.sync.connect", "pelton.sync.ColumnReader"} <= set(public)
     assert sorted(made) == sorted(public)
 
 
@@ -90,6 +93,25 @@ def test_every_public_call_is_explained() -> None:
         if callable(each.value) and not (each.value.__doc__ or "").strip()
     ]
     assert not bare
+
+
+def test_a_call_of_a_base_class_has_the_types_of_its_class() -> None:
+    returns = {
+        each.name: client.typed(
+            inspect.signature(client.members_of(each.value)["next"]).return_annotation, each.name
+        )
+        for each in client.names()
+        if each.name.endswith("Watch")
+    }
+    assert returns == {"KeyWatch": "KvEntry[V] | None", "ObjectWatch": "ObjectInfo | None"}
+
+
+def test_a_class_is_on_the_page_of_what_makes_it() -> None:
+    pages = {each.name: client.page_of(each) for each in client.names()}
+    assert (pages["KeyWatch"], pages["ObjectWatch"]) == ("key-value", "object-store")
+    assert {pages[name] for name in ("Consumer", "ConsumerMessages", "PushMessages")} == {
+        "consumers"
+    }
 
 
 def test_a_docstring_becomes_markdown() -> None:

@@ -82,14 +82,14 @@ def test_references_are_made_and_found(site: Path) -> None:
         for each in json.loads((site / "search/search_index.json").read_text())["docs"]
     }
     for place in (
-        "reference/api-client-key-value/#pelton.client.KeyValue",
+        "reference/api-client-key-value/#pelton.KeyValue",
         "reference/cli-streams/#pelton-stream-add",
         "reference/plgd-tables/#raw",
         "howto/publish/",
     ):
         assert place in places
     call = (site / "reference/api-client-key-value/index.html").read_text()
-    assert re.search(r'id="pelton\.client\.(\w+\.)*KeyValue\.put"', call)
+    assert re.search(r'id="pelton\.KeyValue\.put"', call)
     assert "JSConsumerNotFoundErr" in (site / "reference/errors/index.html").read_text() or (
         "10014" in (site / "reference/errors/index.html").read_text()
     )

@@ -3,14 +3,7 @@
 import asyncio
 import sys
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig, connect, sync
 
 
 async def with_asyncio(url: str) -> list[bytes]:
@@ -36,7 +29,7 @@ async def with_asyncio(url: str) -> list[bytes]:
 
 def blocking(url: str) -> list[bytes]:
     """The same without asyncio."""
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         jetstream = client.jetstream()
         jetstream.create_stream(StreamConfig(name="BLOCKING", subjects=["blocking.>"]))
         ack = jetstream.publish("blocking.one", b"message")

@@ -74,9 +74,10 @@ def test_every_module_can_be_imported(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_package_alone_loads_neither_server_nor_spark() -> None:
-    script = "import sys, pelton, pelton.client; print(*sys.modules)"
+    doors = "from pelton import connect; from pelton.sync import connect"
+    script = f"import sys; {doors}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
-    assert "pelton.client" in loaded
+    assert {"pelton.client.aio", "pelton.client.sync"} <= set(loaded)
     strange = re.compile(r"pelton\.(server|engine|spark|pipeline|store|plgd)\b|pyspark|pyarrow")
     assert not [name for name in loaded if strange.match(name)]
 
@@ -155,7 +156,7 @@ def test_a_program_of_a_user_has_its_types() -> None:
 
 def test_a_server_inside_the_program(tmp_path: Path) -> None:
     import pelton.embedded
-    from pelton.client import StreamConfig
+    from pelton import StreamConfig
 
     async def main() -> int:
         async with (
@@ -167,7 +168,7 @@ def test_a_server_inside_the_program(tmp_path: Path) -> None:
             return (await jetstream.publish("jobs.resize", b"cat.png")).seq
 
     assert asyncio.run(main()) == 1
-    with pelton.embedded.Server(store=str(tmp_path)) as server, server.connect_blocking() as client:
+    with pelton.embedded.Server(store=str(tmp_path)) as server, server.connect_sync() as client:
         assert client.jetstream().get_message("JOBS", 1).data == b"cat.png"
     with pytest.raises(TypeError, match="there is no option colour"):
         pelton.embedded.Server(colour="red")  # type: ignore[call-arg] # that is what is tried
@@ -196,9 +197,9 @@ def test_a_pipeline_file_is_read_and_drawn(tmp_path: Path) -> None:
 
 def test_what_a_store_holds_is_read_without_a_server(tmp_path: Path) -> None:
     import pelton.embedded
-    from pelton.client import StreamConfig
+    from pelton import StreamConfig
 
-    with pelton.embedded.Server(store=str(tmp_path)) as server, server.connect_blocking() as client:
+    with pelton.embedded.Server(store=str(tmp_path)) as server, server.connect_sync() as client:
         client.jetstream().create_stream(StreamConfig(name="KEPT", subjects=["kept"]))
         client.jetstream().publish("kept", b"x")
     assert "sound" in run(BIN / "pelton", "store", "check", str(tmp_path)).lower()

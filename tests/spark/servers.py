@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import Client as BlockingClient
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import Client, connect
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
@@ -31,18 +30,16 @@ def one_server(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[BlockingClient]:
+def client(server: ServerProcess) -> Iterator[Client]:
     """A client of the server."""
-    with connect_blocking(server.url) as connected:
+    with connect(server.url) as connected:
         yield connected
 
 
 class Stream:
     """A stream with a name of its own, and what a test does to it."""
 
-    def __init__(
-        self, client: BlockingClient, url: str, name: str, *, storage: str = "memory"
-    ) -> None:
+    def __init__(self, client: Client, url: str, name: str, *, storage: str = "memory") -> None:
         self.js = client.jetstream()
         self.url = url
         self.name = name
@@ -84,7 +81,7 @@ def family(stream: Stream) -> Iterator[Callable[[str], Stream]]:
 
 @pytest.fixture
 def stream(
-    client: BlockingClient, server: ServerProcess, request: pytest.FixtureRequest
+    client: Client, server: ServerProcess, request: pytest.FixtureRequest
 ) -> Iterator[Stream]:
     """An empty stream for one test."""
     name = "T" + str(abs(hash(request.node.nodeid)))[:10]

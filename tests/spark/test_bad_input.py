@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.spark import connection
 from pelton.spark.buckets.kv_options import parse_kv_options
 from pelton.spark.buckets.kv_sink import plan_kv_write
@@ -73,7 +73,7 @@ def secured(request, tmp_path_factory) -> Iterator[ServerProcess]:
     server = ServerProcess(request.param, arguments=["-c", str(config)])
     server.start()
     try:
-        with connect_blocking(server.url, user="all", password=SECRET) as client:
+        with connect(server.url, user="all", password=SECRET) as client:
             js = client.jetstream()
             js.create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
             for number in range(10):

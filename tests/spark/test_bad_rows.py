@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.source import JetStreamReader
@@ -219,7 +219,7 @@ def test_a_server_in_lame_duck_mode(kind, tmp_path: Path):
     own = ServerProcess(kind, arguments=["-c", str(config)])
     own.start()
     try:
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             js = client.jetstream()
             js.create_stream(StreamConfig(name="R", subjects=["r.>"]))
             js.create_stream(StreamConfig(name="W", subjects=["w.>"]))
@@ -260,7 +260,7 @@ def test_a_server_in_lame_duck_mode(kind, tmp_path: Path):
         assert write_partition(plan, task(), rows()).rows == 5000
         thread.join()
         assert read == list(range(1, 5001))
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             js = client.jetstream()
             found = [
                 row[4] for columns in js.read_columns("W", 1, 10_000) for row in columns.rows()

@@ -14,9 +14,9 @@ import pyspark
 import pytest
 
 import pelton
-from pelton.client import connect_blocking
 from pelton.client.base.models import StreamConfig
 from pelton.spark.packaging import package
+from pelton.sync import connect
 from pelton.testing import LocalServer
 from tests import javas
 from tests.spark.exact.cluster import Cluster
@@ -77,7 +77,7 @@ def cluster(nodes):
 @pytest.fixture(scope="module")
 def server():
     with LocalServer() as local:
-        with connect_blocking(local.url) as client:
+        with connect(local.url) as client:
             js = client.jetstream()
             js.create_stream(StreamConfig(name="SOURCE", subjects=["source.>"], storage="memory"))
             with js.publisher() as publisher:
@@ -125,7 +125,7 @@ def submit(cluster, nodes, folder, python, flags, arguments, path=""):
 def copies(server, target):
     """Of each way to read: sequences, how many by worker, where Pelton was found."""
     found = {}
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         for seq in range(1, js.stream_info(target).state.last_seq + 1):
             message = js.get_message(target, seq)
@@ -150,7 +150,7 @@ def copies(server, target):
 def test_each_way_of_bringing_it_there(cluster, nodes, server, tmp_path, way):
     archive = nodes / "pelton.zip"
     target = f"COPIES-{way}"
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         for old in js.stream_names():
             if old != "SOURCE":

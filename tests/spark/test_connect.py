@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import pelton
-from pelton.client import connect_blocking
 from pelton.client.base.models import StreamConfig
+from pelton.sync import connect
 from pelton.testing import LocalServer
 from tests import pythons
 
@@ -44,7 +44,7 @@ pytestmark = [
 
 
 def test_reading_and_writing(tmp_path):
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         js = client.jetstream()
         for name, subjects in (("SOURCE", "source.>"), ("COPIES", "copies.*")):
             js.create_stream(StreamConfig(name=name, subjects=[subjects], storage="memory"))

@@ -75,7 +75,7 @@ def read(url: str, name: str, keys: list[str]) -> dict[str, object]:
 def operation(sink: Sink, name: str, key: str) -> list[str] | None:
     """What the last message of a key says of its operation."""
     found = sink.js.get_message(sink.name, last_by_subject=f"$KV.{name}.{key}")
-    return found.headers.get("KV-Operation")
+    return found.headers.get_all("KV-Operation") or None
 
 
 def rows(*values: tuple) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pelton.api.streams import StreamSource
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.core.protocol.subjects import matches
 from pelton.spark.buckets import kv_source
 from pelton.spark.buckets.kv_options import parse_kv_options
@@ -38,7 +38,7 @@ def server(request):
 
 @pytest.fixture(scope="module")
 def js(server):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         yield client.jetstream()
 
 
@@ -358,7 +358,7 @@ def test_what_is_no_bucket(js, server):
 @pytest.mark.parametrize("kind", available_servers((2, 9)))
 @pytest.mark.parametrize("history", [1, 3])
 def test_a_key_is_told_once_whatever_happens_to_the_read(kind, history):
-    with running_server(kind) as server, connect_blocking(server.url) as client:
+    with running_server(kind) as server, connect(server.url) as client:
         bucket = KeyValue(client.jetstream(), server.url, history, "file")
         keys = [f"k{index}" for index in range(6000)]
         with bucket.js.publisher() as publisher:
@@ -412,7 +412,7 @@ def test_who_may_not_read(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", available_servers((2, 9)))
 def test_a_feed_waits_for_its_server(kind):
-    with running_server(kind) as server, connect_blocking(server.url) as client:
+    with running_server(kind) as server, connect(server.url) as client:
         bucket = filled(KeyValue(client.jetstream(), server.url, 5, "file"))
         feed = bucket.feed(retryTimeout="20s", startingOffsets=1)
         start = feed.initialOffset()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pelton.api.times import format_time
 from pelton.client.base.models import ConsumerConfig, StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.core.protocol.subjects import matches
 from pelton.errors import ConsumerNotFoundError, MessageNotFoundError, PeltonTimeoutError
 from pelton.spark.connection import forget_client
@@ -39,7 +39,7 @@ def server(request):
 
 @pytest.fixture(scope="module")
 def js(server):
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         yield client.jetstream()
 
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pelton.client import connect_blocking
 from pelton.client.base.models import StreamConfig
 from pelton.spark.connection import ReadError, forget_client
 from pelton.spark.reading.lookups import Lookups
 from pelton.spark.reading.options import parse_options
+from pelton.sync import connect
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
@@ -80,7 +80,7 @@ def test_the_sequence_at_a_time(stream):
 def answering(own):
     """Start the server; it has answered a request of JetStream when this returns."""
     own.start()
-    with connect_blocking(own.url, timeout=20) as client:
+    with connect(own.url, timeout=20) as client:
         client.jetstream().account_info()
 
 

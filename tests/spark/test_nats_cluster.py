@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
+from pelton import StreamConfig
 from pelton.api.times import format_time
-from pelton.client import StreamConfig, connect_blocking
 from pelton.errors import StreamNotFoundError
 from pelton.spark.connection import forget_client
 from pelton.spark.reading.offsets import Range
@@ -17,6 +17,7 @@ from pelton.spark.reading.ranges import read_range
 from pelton.spark.servers import Servers
 from pelton.spark.writing.progress import make_bucket
 from pelton.spark.writing.writer import write_partition
+from pelton.sync import connect
 from tests.nats_clusters import running_cluster, wait_until_ready
 from tests.peers import available_servers
 from tests.spark.writing import DATA, Sink, batches, needs_atomic, payloads, task
@@ -39,7 +40,7 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    with connect_blocking(cluster.urls) as connected:
+    with connect(cluster.urls) as connected:
         wait_until_ready(connected)
         yield connected
 

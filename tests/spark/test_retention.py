@@ -86,7 +86,7 @@ def test_what_a_worker_has_done_with_is_gone(stream, retention, monkeypatch):
     begin = reader.initialOffset()
     end = reader.latestOffset(begin, reader.getDefaultReadLimit())
     assert seqs_of(reader, reader.partitions(begin, end)) == [1, 2, 3, 4, 5]
-    worker = stream.js.pull(stream.name, "worker")
+    worker = stream.js.consumer(stream.name, "worker")
     for message in worker.fetch(10, timeout=5):
         message.ack_sync()
     worker.close()

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.datasource import DataSource
 
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.spark.reading.plan import COLUMNS
 from pelton.spark.session import jvm_pid
 from pelton.spark.tables.stream_tables import Batch, Table, write_files
@@ -222,7 +222,7 @@ def test_a_server_is_restarted_and_a_stream_made_again_under_a_query(spark, serv
     own = ServerProcess(server.kind)
     own.start()
     try:
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             source = Stream(client, own.url, "R", storage="file")
             source.fill(10)
         seen = []
@@ -241,12 +241,12 @@ def test_a_server_is_restarted_and_a_stream_made_again_under_a_query(spark, serv
         query.processAllAvailable()
         own.stop(kill=True)
         own.start()
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             source.js = client.jetstream()
             source.fill(10)
         query.processAllAvailable()
         assert seen == list(range(1, 21))
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             Stream(client, own.url, "R", storage="file").fill(30)
         # The query may look between the two.
         told = "stream R was deleted and created again|stream R, read up to 20, is not there"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.spark import watch
 from pelton.spark.connection import forget_client
 from pelton.spark.servers import Servers
@@ -46,7 +46,7 @@ def run_job(server, checkpoint, batches):
 @pytest.mark.parametrize("kind", available_servers((2, 9))[-1:])
 def test_killed_between_batches_the_floor_is_never_ahead_of_the_commit_log(spark, kind, tmp_path):
     checkpoint = tmp_path / "checkpoint"
-    with running_server(kind) as server, connect_blocking(server.url) as client:
+    with running_server(kind) as server, connect(server.url) as client:
         js = client.jetstream()
         js.create_stream(
             StreamConfig(name="S", subjects=["s"], storage="file", retention="interest")
@@ -74,7 +74,7 @@ def other_consumer():
 @pytest.mark.usefixtures("one_server")
 def test_a_watched_query(spark, server, stream, tmp_path):
     stream.fill(25)
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         subscription = client.subscribe("spark.progress.>")
         client.flush()
         made = watch(spark, server.url)

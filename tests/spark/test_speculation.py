@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from tests import pythons
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.spark.exact.cluster import Cluster
@@ -44,7 +44,7 @@ class Outcome:
     """What came of a case."""
 
     def __init__(self, server: ServerProcess, name: str, notes: Path) -> None:
-        with connect_blocking(server.url) as client:
+        with connect(server.url) as client:
             js = client.jetstream()
             last = js.stream_info(name).state.last_seq
             messages = [js.get_message(name, seq) for seq in range(1, last + 1)]
@@ -58,7 +58,7 @@ class Outcome:
             partition, number = map(int, message.data.decode().split("\t"))
             self.rows.append((partition, number))
             if partition == SLOW:
-                self.attempts[message.headers["Attempt"][0]] += 1
+                self.attempts[message.headers["Attempt"]] += 1
         self.begun = {path.name for path in notes.iterdir()}
 
     @property
@@ -79,7 +79,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory, server: ServerProcess) ->
     """All cases, one after the other, on one cluster: what the job said, and what the streams have."""
     folder = tmp_path_factory.mktemp("speculation")
     cases = []
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         for name, (once, window, pauses) in CASES.items():
             js.create_stream(

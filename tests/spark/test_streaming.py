@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.spark.connection import ReadError, forget_client
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading import streaming
@@ -369,7 +369,7 @@ def test_a_server_that_is_restarted_while_a_query_runs(server):
     own = ServerProcess(server.kind)
     own.start()
     try:
-        with connect_blocking(own.url) as client:
+        with connect(own.url) as client:
             stream = Stream(client, own.url, "R", storage="file")
             stream.fill(10)
         reader = JetStreamStreamReader(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.core.protocol.subjects import matches
 from pelton.spark.connection import ReadError, forget_client
 from pelton.spark.reading import segments as files
@@ -54,7 +54,7 @@ class Place:
             self.transports.append("direct")
         if kind == "pelton":
             self.transports.append("segments")
-        self.client = connect_blocking(self.process.url)
+        self.client = connect(self.process.url)
         self.servers = Servers(urls=(self.process.url,), request_timeout_seconds=5.0)
 
     def stream(self, **given):
@@ -305,7 +305,8 @@ def test_another_life_of_the_stream_is_not_read(place):
 def test_bytes_that_are_not_utf8_are_replaced(place):
     model = place.stream()
     block = b"NATS/1.0\r\nBad: \xff\xfe\r\nBad: ok\r\n\r\n"
-    place.client.request(f"{model.prefix}.a", b"\xff", raw_headers=block)
+    with place.client._guard:
+        place.client._request(f"{model.prefix}.a", b"\xff", 5.0, block)
     for transport in place.transports:
         [row] = rows(place.plan(model, 1, 1, transport))
         assert row["headers"] == [("Bad", ["\ufffd\ufffd", "ok"])], transport

@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import Client as BlockingClient
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import Client, connect
 from pelton.spark.connection import forget_client
 from pelton.spark.servers import Servers
 from pelton.spark.writing.plan import WritePlan, Written
@@ -33,7 +32,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 class Sink:
     """A stream to write into, and what a test asks of it."""
 
-    def __init__(self, client: BlockingClient, url: str, name: str) -> None:
+    def __init__(self, client: Client, url: str, name: str) -> None:
         self.client = client
         self.js = client.jetstream()
         self.url = url
@@ -64,7 +63,7 @@ class Sink:
 
     def headers(self, seq: int) -> dict[str, list[str]]:
         """The headers of a message."""
-        return self.js.get_message(self.name, seq).headers
+        return self.js.get_message(self.name, seq).headers.lists()
 
     @property
     def progress(self) -> str:
@@ -76,7 +75,7 @@ class Sink:
 def sink(broker: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Sink]:
     """A stream for one test; the test makes it."""
     name = "W" + str(abs(hash(request.node.nodeid)))[:10]
-    with connect_blocking(broker.url) as client:
+    with connect(broker.url) as client:
         made = Sink(client, broker.url, name)
         yield made
         forget_client(Servers(urls=(broker.url,), retry_timeout_seconds=10.0))

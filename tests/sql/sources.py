@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pelton import StreamConfig
 from pelton.api.streams import StreamConfig as StoredConfig
 from pelton.arrow import HEADERS, TIMESTAMP
-from pelton.client import StreamConfig, connect_blocking
 from pelton.core.base.disk import Disk
 from pelton.core.log import maintenance
 from pelton.core.log.recovery import open_log
 from pelton.engine.files.files import FORMAT, AccountFiles, StreamFile
 from pelton.sql.tables import SCHEMA
+from pelton.sync import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ def in_server(
     url: str, pick: random.Random, count: int = 300, stream: str = STREAM, **config: object
 ) -> list[Stored]:
     """A stream of a server with such messages; what it stored, as the server tells it."""
-    with connect_blocking(url) as client:
+    with connect(url) as client:
         js = client.jetstream()
         with contextlib.suppress(Exception):
             js.delete_stream(stream)

@@ -14,7 +14,7 @@ import json
 import sys
 from typing import Any
 
-from pelton.client import BlockingClient, connect_blocking
+from pelton.sync import Client, connect
 
 MESSAGES = 120
 _YEARS_NS = 10 * 365 * 86_400 * 1_000_000_000
@@ -45,7 +45,7 @@ CONSUMERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def asked(client: BlockingClient, call: str, body: object = None) -> dict[str, Any]:
+def asked(client: Client, call: str, body: object = None) -> dict[str, Any]:
     """The answer of the JetStream API; AssertionError for an error."""
     text = b"" if body is None else json.dumps(body).encode()
     answer: dict[str, Any] = json.loads(client.request(f"$JS.API.{call}", text, timeout=20).data)
@@ -53,14 +53,14 @@ def asked(client: BlockingClient, call: str, body: object = None) -> dict[str, A
     return answer
 
 
-def put(client: BlockingClient, subject: str, data: bytes, **headers: str) -> None:
+def put(client: Client, subject: str, data: bytes, **headers: str) -> None:
     """Store a message; header names have _ for -."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = json.loads(client.request(subject, data, headers=named, timeout=20).data)
     assert "error" not in answer, (subject, answer)
 
 
-def taken(client: BlockingClient, stream: str, consumer: str, count: int) -> list[Any]:
+def taken(client: Client, stream: str, consumer: str, count: int) -> list[Any]:
     """The next messages of a consumer."""
     inbox = client.new_inbox()
     with client.subscribe(inbox) as inbound:
@@ -69,7 +69,7 @@ def taken(client: BlockingClient, stream: str, consumer: str, count: int) -> lis
         return [inbound.next(timeout=20) for _ in range(count)]
 
 
-def fill(client: BlockingClient) -> None:
+def fill(client: Client) -> None:
     """Make the streams and consumers, with messages, removals, acknowledgements and redeliveries."""
     for stream in STREAMS:
         asked(client, f"STREAM.CREATE.{stream['name']}", {"num_replicas": 1, **stream})
@@ -111,7 +111,7 @@ def fill(client: BlockingClient) -> None:
     client.request(taken(client, "WORK", "worker", 3)[1].reply, b"+ACK", timeout=20)
 
 
-def described(client: BlockingClient) -> dict[str, Any]:
+def described(client: Client) -> dict[str, Any]:
     """What the server answers about all streams, their messages, and their consumers."""
     found: dict[str, Any] = {}
     for name in sorted(asked(client, "STREAM.NAMES")["streams"]):
@@ -145,7 +145,7 @@ def settled(info: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Fill the server of a URL, and print what it answers."""
-    with connect_blocking(sys.argv[1]) as client:
+    with connect(sys.argv[1]) as client:
         fill(client)
         while asked(client, "STREAM.INFO.COPY")["state"]["last_seq"] < MESSAGES:
             pass

@@ -38,12 +38,12 @@ def test_the_store_of_a_former_version_opens_unchanged(kept: Path, tmp_path: Pat
     form = ENCRYPTED if "encrypted" in kept.name else PLAIN
     config.write_text(form.format(store=tmp_path / "store"))
     for _ in range(2):  # the second time of what today's server wrote
-        with Server(config=str(config)) as server, server.connect_blocking() as client:
+        with Server(config=str(config)) as server, server.connect_sync() as client:
             found = described(client)
             assert found.keys() == answers.keys()
             for stream, answer in answers.items():
                 assert without_servers(found[stream]) == without_servers(answer), stream
-    with Server(config=str(config)) as server, server.connect_blocking() as client:
+    with Server(config=str(config)) as server, server.connect_sync() as client:
         put(client, "plain.0.more", b"")
         assert asked(client, "STREAM.INFO.PLAIN")["state"]["last_seq"] == MESSAGES + 1
         again = json.loads(

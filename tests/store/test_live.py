@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pelton.client import ConsumerConfig, StreamConfig, connect_blocking
+from pelton import ConsumerConfig, StreamConfig
 from pelton.core.base.disk import Disk
 from pelton.core.log.store_lock import FolderInUse, FolderLock
 from pelton.store.backup import back_up
 from pelton.store.checks import look_at
 from pelton.store.manifests import BackupFolder
 from pelton.store.restore import restore
+from pelton.sync import connect
 from tests.copies.local import LocalServer
 from tests.ways import length
 
@@ -42,7 +43,7 @@ class Load:
 
     def run(self) -> None:
         try:
-            with connect_blocking(self.url) as client:
+            with connect(self.url) as client:
                 jetstream = client.jetstream()
                 number = 0
                 while not self.stop.is_set():
@@ -68,7 +69,7 @@ class Load:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LocalServer]:
     with LocalServer(store=str(tmp_path / "store"), options=["--sync_interval", "2m"]) as local:
-        with connect_blocking(local.url) as client:
+        with connect(local.url) as client:
             jetstream = client.jetstream()
             jetstream.create_stream(StreamConfig(name="PLAIN", subjects=["plain.>"]))
             limited = StreamConfig(
@@ -121,7 +122,7 @@ def test_a_backup_beside_a_server_has_all_that_was_acknowledged(
 
 def test_a_server_goes_on_with_what_was_restored(server: LocalServer, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         jetstream = client.jetstream()
         for number in range(50):
             jetstream.publish("plain.a", b"%d" % number)
@@ -135,7 +136,7 @@ def test_a_server_goes_on_with_what_was_restored(server: LocalServer, tmp_path: 
     placed = tmp_path / "placed"
     placed.mkdir()
     restore(Disk(), folder, manifest.streams, str(placed))
-    with LocalServer(store=str(placed)) as other, connect_blocking(other.url) as client:
+    with LocalServer(store=str(placed)) as other, connect(other.url) as client:
         jetstream = client.jetstream()
         info = jetstream.stream_info("PLAIN")
         assert (info.state.messages, info.state.last_seq) == (50, 50)

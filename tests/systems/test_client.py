@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client import (
-    ConsumerConfig,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    StreamConfig,
-    connect,
-    connect_blocking,
-)
+from pelton import ConsumerConfig, KeyValueConfig, ObjectStoreConfig, StreamConfig, connect, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,13 +73,13 @@ def test_asyncio(url: str) -> None:
             got = 0
             async with consumer.consume() as messages:
                 async for each in messages:
-                    assert (each.data, each.headers["N"]) == (b"%d" % got, [str(got)])
+                    assert (each.data, each.headers.get_all("N")) == (b"%d" % got, [str(got)])
                     await each.ack()
                     got += 1
                     if got == 500:
                         break
             bucket = await js.create_key_value(KeyValueConfig(bucket="aio"))
-            async with bucket.watch() as watch:
+            async with await bucket.watch() as watch:
                 await bucket.put("key", b"value")
                 async for entry in watch:
                     assert (entry.key, entry.value) == ("key", b"value")
@@ -99,7 +92,7 @@ def test_asyncio(url: str) -> None:
 
 
 def test_blocking(url: str) -> None:
-    with connect_blocking(url) as client:
+    with sync.connect(url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="BLOCK", subjects=["block.>"]))
         with js.publisher() as publisher:
@@ -149,7 +142,8 @@ def test_the_command_line(url: str, tmp_path: Path) -> None:
 
 
 def test_nothing_of_the_server_is_loaded() -> None:
-    code = "import sys, pelton.client, pelton.cli; print([n for n in sys.modules if n.startswith('pelton.server')])"
+    doors = "from pelton import connect; from pelton.sync import connect"
+    code = f"import sys, pelton.cli; {doors}; print([n for n in sys.modules if n.startswith('pelton.server')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

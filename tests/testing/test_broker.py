@@ -8,9 +8,7 @@ import threading
 import nats
 import pytest
 
-from pelton import testing
-from pelton.api import errors_generated
-from pelton.client import (
+from pelton import (
     ApiError,
     ConnectError,
     ConnectionLostError,
@@ -21,8 +19,10 @@ from pelton.client import (
     PeltonTimeoutError,
     StreamConfig,
     StreamNotFoundError,
-    connect_blocking,
+    sync,
+    testing,
 )
+from pelton.api import errors_generated
 from tests.client.shells import SHELLS, connected
 
 
@@ -99,7 +99,7 @@ def test_a_broker_outlives_the_loop_of_a_test(broker):
 
 
 def test_a_stopped_broker_starts_again_with_its_memory(broker):
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         orders(client).publish("orders.a", b"x")
     broker.stop()
     broker.stop()
@@ -109,7 +109,7 @@ def test_a_stopped_broker_starts_again_with_its_memory(broker):
     broker.start()
     with pytest.raises(RuntimeError, match="runs already"):
         broker.start()
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         assert client.jetstream().get_message("ORDERS", 1).data == b"x"
 
 
@@ -124,12 +124,12 @@ def test_clients_find_a_broker_that_starts_again(client, broker):
 
 def test_a_folder_is_a_store(tmp_path):
     with testing.broker(store=str(tmp_path)) as broker:
-        with broker.connect_blocking() as client:
+        with broker.connect_sync() as client:
             orders(client).publish("orders.a", b"x")
         for fault in (broker.fill_disk, lambda: broker.fail_disk("sync", errno.EIO)):
             with pytest.raises(testing.NoSimulatedDiskError, match='store="memory"'):
                 fault()
-    with testing.LocalServer(store=str(tmp_path)) as local, connect_blocking(local.url) as client:
+    with testing.LocalServer(store=str(tmp_path)) as local, sync.connect(local.url) as client:
         assert client.jetstream().get_message("ORDERS", 1).data == b"x"
 
 
@@ -154,11 +154,11 @@ def test_the_plain_names_are_there():
 
 
 def test_threads_use_one_broker(broker):
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         orders(client)
 
     def work():
-        with broker.connect_blocking() as client:
+        with broker.connect_sync() as client:
             for _ in range(50):
                 client.jetstream().publish("orders.x")
                 broker.clock.advance(0.001)
@@ -192,7 +192,7 @@ def test_what_was_published(broker, client):
 
 
 def test_queued_messages_of_the_brokers_clients_are_seen(broker):
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         client.publish("a", b"1")
         broker.assert_published("a", b"1")
 
@@ -249,7 +249,7 @@ def test_what_was_acked(broker, client):
     js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=30))
     for _ in range(4):
         js.publish("orders.x")
-    first, second, third = js.pull("ORDERS", "packing").fetch(3)
+    first, second, third = js.consumer("ORDERS", "packing").fetch(3)
     first.ack()
     second.nak(delay=10)
     third.term()
@@ -275,7 +275,7 @@ def test_an_ack_of_all_before_counts(broker, client):
     js.create_consumer("ORDERS", ConsumerConfig(durable_name="c", ack_policy="all"))
     for _ in range(3):
         js.publish("orders.x")
-    messages = js.pull("ORDERS", "c").fetch(3)
+    messages = js.consumer("ORDERS", "c").fetch(3)
     messages[1].ack()
     client.flush()
     broker.assert_acked("ORDERS", "c", 1)
@@ -322,7 +322,7 @@ def test_a_message_is_late(broker, client):
 
 
 def test_a_late_message_with_the_clock_of_the_machine():
-    with testing.broker() as broker, broker.connect_blocking(timeout=20) as client:
+    with testing.broker() as broker, broker.connect_sync(timeout=20) as client:
         js = orders(client)
         broker.delay("orders.a", "10ms")
         assert js.publish("orders.a", b"x").seq == 1  # the ack comes with the message
@@ -382,7 +382,7 @@ def test_a_subject_mapping_stays_below_a_fault(tmp_path):
     config.write_text("mappings { old: new }")
     with (
         testing.broker(arguments=["-c", str(config)]) as broker,
-        broker.connect_blocking() as client,
+        broker.connect_sync() as client,
     ):
         heard = client.subscribe("new")
         broker.drop("new")
@@ -402,7 +402,7 @@ def test_a_partition_and_its_end(shell):
         broker.partition()
         for url in (broker.url, broker.memory_url):
             with pytest.raises(ConnectError):
-                connect_blocking(url, reconnect=False)
+                sync.connect(url, reconnect=False)
         broker.heal()
         for client in (near, far):
             reach(client)
@@ -412,8 +412,8 @@ def test_a_partition_and_its_end(shell):
 
 def test_a_named_client_is_disconnected(broker):
     with (
-        broker.connect_blocking(name="one", reconnect=False) as one,
-        broker.connect_blocking(name="two", reconnect=False) as two,
+        broker.connect_sync(name="one", reconnect=False) as one,
+        broker.connect_sync(name="two", reconnect=False) as two,
     ):
         one.flush()
         two.flush()
@@ -478,6 +478,6 @@ def test_faults_end_with_heal(broker, client):
 
 
 def test_no_file_of_the_machine_is_used(broker):
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         orders(client).publish("orders.a", b"x")
     assert not os.path.exists("/pelton-memory")

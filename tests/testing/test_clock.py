@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton import testing
-from pelton.client import ConsumerConfig, ConsumerNotFoundError, MessageNotFoundError, StreamConfig
+from pelton import (
+    ConsumerConfig,
+    ConsumerNotFoundError,
+    MessageNotFoundError,
+    StreamConfig,
+    testing,
+)
 from tests.client.shells import SHELLS, Waited, connected
 
 WAIT = 30
@@ -36,7 +41,7 @@ def orders(client, **config):
 
 def test_time_stands_still(broker):
     before = broker.clock.now_ns
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         js = orders(client)
         js.publish("orders.a")
         js.publish("orders.b")
@@ -48,12 +53,12 @@ def test_time_stands_still(broker):
 
 def test_blocking_acks_are_sent_before_the_broker_is_asked(broker):
     """Also those in quick succession, which wait for others on their way to a server elsewhere."""
-    with broker.connect_blocking() as client:
+    with broker.connect_sync() as client:
         js = orders(client)
         js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))
         for number in range(20):
             js.publish(f"orders.{number}")
-        for message in js.pull("ORDERS", "packing").fetch(20):
+        for message in js.consumer("ORDERS", "packing").fetch(20):
             message.ack()
             assert client._connection.bytes_waiting == 0
         broker.assert_acked("ORDERS", "packing", 20)
@@ -63,7 +68,7 @@ def test_a_message_comes_again_after_its_ack_wait(broker, client):
     js = orders(client)
     js.create_consumer("ORDERS", ConsumerConfig(durable_name="packing", ack_wait=WAIT))
     js.publish("orders.new", b"42 bolts")
-    pull = js.pull("ORDERS", "packing")
+    pull = js.consumer("ORDERS", "packing")
     (first,) = pull.fetch(1)
     assert first.metadata.delivered == 1
     broker.clock.advance(WAIT - 0.001)
@@ -85,13 +90,13 @@ def test_a_wait_for_messages_ends_by_either_clock(broker, client):
     packing = js.consumer("ORDERS", "packing")
     assert packing.next(timeout=0.05) is None
     assert packing.fetch(10, timeout=0.05) == []
-    assert js.pull("ORDERS", "packing").fetch(2, timeout=0.05) == []
+    assert js.consumer("ORDERS", "packing").fetch(2, timeout=0.05) == []
     assert packing.info().num_waiting == 0
     js.publish("orders.new", b"42 bolts")
     assert [each.metadata.delivered for each in packing.fetch(1, timeout=30)] == [1]
     broker.clock.advance(WAIT)
     assert packing.next(timeout=30).metadata.delivered == 2
-    with broker.connect_blocking() as other, ThreadPoolExecutor() as pool:
+    with broker.connect_sync() as other, ThreadPoolExecutor() as pool:
         waiting = pool.submit(other.jetstream().consumer("ORDERS", "packing").next, 1800)
         while not packing.info().num_waiting:
             pass
@@ -99,7 +104,7 @@ def test_a_wait_for_messages_ends_by_either_clock(broker, client):
         message = waiting.result(60)
         assert message.metadata.delivered == 3
         message.ack_sync()
-        waiting = pool.submit(other.jetstream().pull("ORDERS", "packing").fetch, 1, timeout=20)
+        waiting = pool.submit(other.jetstream().consumer("ORDERS", "packing").fetch, 1, timeout=20)
         while not packing.info().num_waiting:
             pass
         broker.clock.advance(20)
@@ -198,7 +203,7 @@ def test_a_delay_counts_by_the_clock_of_the_broker(broker, shell):
         assert js.get_message("S", last_by_subject="s.due").data == b"x"
 
     if shell == "blocking":
-        with broker.connect_blocking() as client:
+        with broker.connect_sync() as client:
             fires(client.jetstream())
         return
     with asyncio.Runner() as runner:
@@ -247,10 +252,10 @@ ACTIONS = st.lists(
 @settings(max_examples=25, deadline=None)
 def test_redelivery_beside_a_model(actions):
     """The model: a due time for each delivered message that is not acknowledged."""
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = orders(client)
         js.create_consumer("ORDERS", ConsumerConfig(durable_name="c", ack_wait=20))
-        pull = js.pull("ORDERS", "c")
+        pull = js.consumer("ORDERS", "c")
         now = last = handed = 0
         due: dict[int, int] = {}  # sequence -> when it is delivered again
         counts: dict[int, int] = {}
@@ -305,7 +310,7 @@ def test_redelivery_beside_a_model(actions):
 @settings(max_examples=25, deadline=None)
 def test_expiry_beside_a_model(ages, max_age, last):
     """The model: a time of expiry for each message."""
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = orders(client, allow_msg_ttl=True, **({"max_age": max_age} if max_age else {}))
         now, ends = 0, []
         for wait, ttl in ages:
@@ -347,7 +352,7 @@ def produced(js):
 @settings(max_examples=25, deadline=None)
 def test_schedules_beside_a_model(at, every, waits):
     """The model: the seconds at which each schedule produces a message."""
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = orders(client, allow_msg_schedules=True)
         start_ns = broker.clock.now_ns // 1_000_000_000 * 1_000_000_000 + 1_000_000_000
         broker.clock.advance((start_ns - broker.clock.now_ns) / 1e9)

@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig
+from pelton.sync import connect
 from pelton.testing import Broker, LocalServer, Snapshot
 from pelton.testing.plugin import SCOPES
 from pelton.testing.real_server import RealServer
@@ -20,11 +21,11 @@ SHARED = (Broker, Snapshot, RealServer)
 
 PREPARED = """
     import pytest
-    from pelton.client import StreamConfig
+    from pelton import StreamConfig
 
     @pytest.fixture(scope="module")
     def orders(pelton_{scope}_server):
-        with pelton_{scope}_server.connect_blocking() as nc:
+        with pelton_{scope}_server.connect_sync() as nc:
             nc.jetstream().create_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
 
     @pytest.mark.parametrize("number", range(3))
@@ -55,7 +56,7 @@ def test_each_test_has_a_broker_of_its_own(run):
     result = run(
         """
         import asyncio
-        from pelton.client import StreamConfig
+        from pelton import StreamConfig
 
         def test_blocking(pelton_client):
             js = pelton_client.jetstream()
@@ -109,7 +110,7 @@ def test_a_shared_broker_is_rolled_back(run, scope):
 def test_a_shared_broker_goes_back_after_a_failed_test(run):
     result = run(
         """
-        from pelton.client import StreamConfig
+        from pelton import StreamConfig
 
         def test_a(pelton_server, pelton_client):
             pelton_client.jetstream().create_stream(StreamConfig(name="S"))
@@ -184,7 +185,7 @@ def test_a_failure_is_readable(run):
 def test_workers_have_servers_of_their_own(run, scope):
     code = """
     import pytest
-    from pelton.client import StreamConfig
+    from pelton import StreamConfig
 
     @pytest.mark.parametrize("number", range(8))
     def test_a(pelton_client, number):
@@ -198,7 +199,7 @@ def test_workers_have_servers_of_their_own(run, scope):
 
 REAL = """
     import pytest
-    from pelton.client import StreamConfig
+    from pelton import StreamConfig
 
     @pytest.mark.parametrize("number", range(2))
     def test_plain(pelton_server, pelton_client, number):
@@ -236,7 +237,7 @@ def test_the_same_tests_against_nats_server(run, scope):
 
 
 def test_the_same_tests_against_a_running_server(run):
-    with LocalServer() as local, connect_blocking(local.url) as client:
+    with LocalServer() as local, connect(local.url) as client:
         client.jetstream().create_stream(StreamConfig(name="KEPT", num_replicas=1))
         result = run(REAL, f"--pelton-server={local.url}")
         result.assert_outcomes(passed=3, skipped=2)

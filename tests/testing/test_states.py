@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pelton import testing
-from pelton.client import ApiError, ConsumerConfig, NoRespondersError, StreamConfig
+from pelton import ApiError, ConsumerConfig, NoRespondersError, StreamConfig, testing
 from tests.client.shells import SHELLS, connected
 
 
@@ -82,7 +81,7 @@ def do(broker, js, steps):
                 js.create_consumer(name, config)
             elif step in ("fetch", "ack"):
                 consumers = js.consumer_names(name)
-                for message in js.pull(name, consumers[0]).fetch(value, no_wait=True):
+                for message in js.consumer(name, consumers[0]).fetch(value, no_wait=True):
                     if step == "ack":
                         message.ack()
                 js.client.flush()
@@ -104,7 +103,7 @@ PURGED = [
 @example(before=PURGED, after=[], again=[])
 @settings(max_examples=30, deadline=None)
 def test_the_way_back_leads_to_what_was_seen(before, after, again):
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = client.jetstream()
         do(broker, js, before)
         time_ns = broker.clock.now_ns
@@ -121,7 +120,7 @@ def test_the_way_back_leads_to_what_was_seen(before, after, again):
 
 
 def test_a_snapshot_of_a_folder(tmp_path):
-    with testing.broker(store=str(tmp_path)) as broker, broker.connect_blocking() as client:
+    with testing.broker(store=str(tmp_path)) as broker, broker.connect_sync() as client:
         js = client.jetstream()
         do(broker, js, [("create", "A", "file"), ("create", "B", "memory"), ("publish", "A", 3)])
         do(broker, js, [("publish", "B", 2), ("consumer", "A", False), ("ack", "A", 2)])
@@ -146,7 +145,7 @@ def test_connections_and_subscriptions_stay(shell):
 
 
 def test_the_way_back_ends_faults_and_empties_the_record():
-    with testing.broker(clock="manual") as broker, broker.connect_blocking(timeout=20) as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync(timeout=20) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S"))
         state = broker.snapshot()
@@ -160,7 +159,7 @@ def test_the_way_back_ends_faults_and_empties_the_record():
 
 
 def test_time_goes_back_for_what_expires():
-    with testing.broker(clock="manual") as broker, broker.connect_blocking() as client:
+    with testing.broker(clock="manual") as broker, broker.connect_sync() as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="S", max_age=3600))
         js.publish("S", b"x")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from pelton import testing
-from pelton.client import StreamConfig, connect_blocking
+from pelton import StreamConfig, testing
+from pelton.sync import connect
 
 
 def gone(pid):
@@ -46,7 +46,7 @@ def test_a_server_that_cant_start_says_why():
 def test_a_killed_server_comes_back_with_its_store_and_port():
     with testing.LocalServer() as local:
         pid, port = local.pid, local.port
-        with connect_blocking(local.url) as nc:
+        with connect(local.url) as nc:
             nc.jetstream().create_stream(StreamConfig(name="S", num_replicas=1))
             nc.jetstream().publish("S", b"x")
         local.kill()
@@ -55,7 +55,7 @@ def test_a_killed_server_comes_back_with_its_store_and_port():
         local.start()
         local.wait_ready()
         assert (local.port, local.pid == pid) == (port, False)
-        with connect_blocking(local.url) as nc:
+        with connect(local.url) as nc:
             assert nc.jetstream().stream_info("S").state.messages == 1
         folder = local.store
     assert not os.path.exists(folder)
@@ -65,7 +65,7 @@ def test_a_stopped_server_starts_again_on_its_port_with_a_new_store():
     local = testing.LocalServer()
     local.wait_ready()
     port = local.port
-    with connect_blocking(local.url) as nc:
+    with connect(local.url) as nc:
         nc.jetstream().create_stream(StreamConfig(name="S", num_replicas=1))
     local.stop()
     local.stop()
@@ -76,7 +76,7 @@ def test_a_stopped_server_starts_again_on_its_port_with_a_new_store():
     local.start()
     with local:
         assert local.port == port
-        with connect_blocking(local.url) as nc:
+        with connect(local.url) as nc:
             assert nc.jetstream().stream_names() == []
     assert local.pid == 0
 

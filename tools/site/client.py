@@ -1,7 +1,8 @@
 """The Python reference: blocks for mkdocstrings, and what griffe does not see of the client.
 
-The calls of both shells are made when their classes are (``pelton.client.base.steps``), so a reader of
-the source finds no signatures. The extension takes them from the classes. It also makes Markdown of docstrings.
+A class has methods of base classes that are not public, such as ``Management`` of JetStream, and types that
+users know by another name. The extension gives each public class all its calls, with the types as users
+know them. It also makes Markdown of docstrings.
 """
 
 from __future__ import annotations
@@ -20,48 +21,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import griffe
 
-import pelton.client
 import pelton.embedded
+import pelton.sync
 import pelton.testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-MODULES: tuple[ModuleType, ...] = (pelton.client, pelton.testing, pelton.embedded)
+MODULES: tuple[ModuleType, ...] = (pelton, pelton.sync, pelton.testing, pelton.embedded)
 
-# A name is on the first page whose pattern fits its module; errors have a page of their own.
+# A name is on the first page whose pattern fits its module and the name; errors have a page of their own.
 PAGES = {
     "errors": r"$^",
     "testing": r"pelton\.(testing|embedded)",
     "services": r".*\.services\b",
-    "key-value": r".*\.keyvalue\b",
-    "object-store": r".*\.objects\b",
-    "consumers": r".*\.(consum\w*|pull\w*|columns|groups)\b",
-    "messages": r".*\.(messages|subscription|subjects)$",
-    "jetstream": r".*\.(jetstream|publishing|batches|counters|schedules)$",
-    "values": r"pelton\.api\b|.*\.(models|management)$",
+    "key-value": r".*\.(key\w+|transactions|KeyWatch)\b",
+    "object-store": r".*\.(object\w*|ObjectWatch)\b",
+    "consumers": r".*\.(consum\w*|operations|columns|groups)\b",
+    "messages": r".*\.(messages|subscription|subjects)\b",
+    "jetstream": r".*\.(jetstream|publishing|batches|counters|schedules)\b",
+    "values": r"pelton\.api\b|.*\.models\b",
     "connection": ".*",
 }
-# The type variables in calls that both shells share: what they stand for in each class.
-VARIABLES = {
-    "Client": {"J": "JetStream", "SV": "Service", "SC": "ServiceClient"},
-    "JetStream": {
-        "B": "KeyValue[bytes]",
-        "S": "ObjectStore",
-        "SG": "StaticGroup",
-        "EG": "ElasticGroup",
-        "C": "Consumer",
-        "PC": "PushConsumer",
-    },
-    "KeyValue": {"KW": "KeyWatch[V]", "KT": "KeyTransaction[V]", "Self": "KeyValue[V]"},
-    "ObjectStore": {"W": "ObjectWatcher"},
-    "Service": {"G": "ServiceGroup"},
-    "ServiceGroup": {"G": "ServiceGroup"},
+# What the type variables of base classes stand for in each class.
+VARIABLES: dict[str, dict[str, str]] = {
+    "KeyWatch": {"T": "KvEntry[V]"},
+    "ObjectWatch": {"T": "ObjectInfo"},
 }
 _ADDRESS = re.compile(r"<[^<>]*>")
 _MODULE = re.compile(
-    r"\b(?:pelton(?:\.\w+)*|collections\.abc|typing|datetime|pathlib|types)\.(?=\w)"
+    r"\b(?:pelton(?:\.\w+)*|builtins|collections\.abc|typing|datetime|pathlib|types)\.(?=\w)"
 )
 _FIELD = re.compile(r"((?:[a-z_]\w*, )*[a-z_]\w*): (?=\S)")
 
@@ -79,21 +69,24 @@ class Name(NamedTuple):
         return f"{self.module.__name__}.{self.name}"
 
     @property
-    def twin_name(self) -> str:
-        """What the class for blocking code would be called."""
-        return f"Blocking{self.name}"
+    def twin(self) -> Name | None:
+        """The same name for blocking code, of one for asyncio."""
+        if self.module is not pelton or self.name not in exported(pelton.sync):
+            return None
+        return Name(pelton.sync, self.name, getattr(pelton.sync, self.name))
 
-    @property
-    def twin(self) -> type | None:
-        """The class for blocking code, of one for asyncio."""
-        return getattr(self.module, self.twin_name, None)
+
+def exported(module: ModuleType) -> list[str]:
+    """The public names of a module, in order, without other modules."""
+    names = vars(module)["__all__"]  # checkers do not see it where names are imported at first use
+    return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
 
 
 def names() -> Iterator[Name]:
-    """All public names; a class for blocking code is described with the one for asyncio."""
+    """All public names; one for blocking code is described with the same name for asyncio."""
     for module in MODULES:
-        for name in sorted(module.__all__):
-            if not name.startswith("Blocking"):
+        for name in exported(module):
+            if module is not pelton.sync or name not in exported(pelton):
                 yield Name(module, name, getattr(module, name))
 
 
@@ -102,10 +95,12 @@ def page_of(found: Name) -> str:
     if isinstance(found.value, type) and issubclass(found.value, Exception):
         return "errors"
     home = found.module.__name__
-    if found.module is pelton.client:
+    if found.module in (pelton, pelton.sync):
         value = found.value
         home = value.__module__ if hasattr(value, "__qualname__") else home_of(found.name)
-    return next(page for page, pattern in PAGES.items() if re.match(pattern, home))
+    return next(
+        page for page, pattern in PAGES.items() if re.match(pattern, f"{home}.{found.name}")
+    )
 
 
 def blocks(page: str) -> str:
@@ -120,18 +115,20 @@ def block_of(found: Name) -> Iterator[str]:
     value = found.value
     if not isinstance(value, type):
         yield _block(found, [])
+        if found.twin is not None:
+            yield _block(found.twin, [])
         return
     error = issubclass(value, Exception)
     calls = [each for each, one in members_of(value).items() if not isinstance(one, property)]
     yield _block(found, [*attributes_of(value), *calls], made=is_made_by_users(value), bases=error)
     if found.twin is not None:
-        theirs = members_of(found.twin)
+        theirs = members_of(found.twin.value)
         own = [
             each
             for each, one in theirs.items()
-            if not isinstance(one, property) and is_other(value, found.twin, each)
+            if not isinstance(one, property) and is_other(value, found.twin.value, each)
         ]
-        yield _block(Name(found.module, found.twin_name, found.twin), own)
+        yield _block(found.twin, own)
         missing = [f"`{each}`" for each in calls if each not in theirs]
         text = f"The other members are those of `{found.name}`, without `await`"
         yield f"{text}; it has no {', '.join(missing)}." if missing else f"{text}."
@@ -139,10 +136,10 @@ def block_of(found: Name) -> Iterator[str]:
 
 def _block(found: Name, members: list[str], *, made: bool = False, bases: bool = False) -> str:
     listed = [*(["__init__"] if made else []), *members]
-    heading = found.name if found.module is pelton.client else found.path
+    heading = found.name if found.module is pelton else found.path
     options = {
         "heading": heading,
-        "toc_label": found.name,
+        "toc_label": f"sync.{found.name}" if found.module is pelton.sync else found.name,
         "members": listed or False,
         "inherited_members": bool(listed),
         "filters": [],
@@ -159,8 +156,7 @@ def is_other(value: type, twin: type, name: str) -> bool:
     if name not in members_of(value):
         return True
     here, there = (signature_text(each, name) for each in (value, twin))
-    same = here.replace("AsyncGenerator[", "Iterator[")
-    return there.replace("Blocking", "") != same
+    return there != re.sub(r"\bAsync(?:Generator|Iterator)\[", "Iterator[", here)
 
 
 def signature_text(owner: type, name: str) -> str:
@@ -195,19 +191,9 @@ def members_of(value: type) -> dict[str, Any]:
         if isinstance(member, classmethod | staticmethod):
             member = getattr(value, name)
         function = inspect.isfunction(member) or inspect.ismethod(member)
-        if (function or isinstance(member, property)) and not is_hidden(name, member):
+        if (function or isinstance(member, property)) and not name.startswith("_"):
             found[name] = member
     return found
-
-
-def is_hidden(name: str, member: Any) -> bool:
-    """Whether it is private, or the steps of a call."""
-    if name.startswith("_"):
-        return True
-    if isinstance(member, property):
-        return False
-    returns = str(inspect.signature(member).return_annotation)
-    return returns.startswith(("Steps[", "Flow[", "Plan["))
 
 
 def attributes_of(value: type) -> list[str]:
@@ -262,7 +248,7 @@ def classes_of(path: Path) -> dict[str, list[ast.ClassDef]]:
 @cache
 def home_of(name: str) -> str:
     """The module of the client where a value without a home of its own is assigned."""
-    folder = Path(pelton.client.__file__).parent
+    folder = Path(pelton.__file__).parent / "client"
     for path in sorted(folder.rglob("*.py")):
         for node in tree_of(path).body:
             if isinstance(node, ast.AnnAssign | ast.Assign) and node.value is not None:
@@ -284,7 +270,8 @@ class Calls(griffe.Extension):
         if pkg.name != "pelton":
             return
         for each in names():
-            for value in (each.value, each.twin):
+            for found in (each, each.twin):
+                value = found and found.value
                 if isinstance(value, type) and value.__module__.startswith("pelton."):
                     complete(pkg, value)
 
@@ -297,7 +284,7 @@ class Calls(griffe.Extension):
 def complete(package: griffe.Module, value: type) -> None:
     """Give a class its calls, with their types as users know them, and its constructor if it is theirs."""
     found = package[f"{value.__module__}.{value.__qualname__}".partition(".")[2]]
-    scope = package["client"]
+    scope = package["sync"] if ".client.sync" in value.__module__ else package
     for name, member in members_of(value).items():
         if not isinstance(member, property):
             found.set_member(name, function(name, member, value.__name__, found, scope))
@@ -373,10 +360,9 @@ def typed(annotation: Any, owner: str) -> str:
         ("int | datetime | str", "Moment"),
     ):
         text = text.replace(long, short)
-    known = {"M": "Message", "R": "Request"} | VARIABLES.get(owner.removeprefix("Blocking"), {})
-    for variable, means in known.items():
+    for variable, means in VARIABLES.get(owner, {}).items():
         text = re.sub(rf"(?<![\w\"'.]){variable}(?![\w\"'])", means, text)
-    return "" if text == "Any" and owner == "" else text
+    return text
 
 
 def prose(doc: str | None) -> str:

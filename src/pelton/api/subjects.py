@@ -114,6 +114,8 @@ def valid_name(name: str) -> bool:
 
 
 def _name(name: str, what: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is text, not {type(name).__name__} ({name!r})")
     if not valid_name(name):
         raise ValueError(
             f"{what} name {name!r} must not be empty nor have blanks or any of . * > / \\ in it"

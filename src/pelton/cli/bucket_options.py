@@ -80,7 +80,8 @@ def shared_changes(
     given: Mapping[str, Any], own: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """The fields of a configuration that the options change. ``own``: further options and their fields."""
-    from pelton.client import Nanoseconds, Placement
+    from pelton.client.base.durations import Nanoseconds
+    from pelton.client.base.models import Placement
 
     fields = SHARED | dict(own or {})
     found = {

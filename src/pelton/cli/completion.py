@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from pelton.client import BlockingJetStream
+    from pelton.client.sync.jetstream import JetStream
 
     _Kind = click.ParamType[str]
 else:
@@ -78,7 +78,7 @@ class Names(_Kind):
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _asking(look: Callable[[BlockingJetStream, click.Context], list[str]]) -> Names:
+def _asking(look: Callable[[JetStream, click.Context], list[str]]) -> Names:
     def of(ctx: click.Context) -> list[str]:
         from pelton.cli.prompts import session_of
 

@@ -10,13 +10,15 @@ from pelton.cli.output import moment, number, print_facts, print_json, print_tab
 from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingCounter, BlockingJetStream, CounterEntry
+    from pelton.client.counters import CounterEntry
+    from pelton.client.sync.counters import Counter
+    from pelton.client.sync.jetstream import JetStream
 
 _SUBJECT = click.argument("subject")
 _STREAM = click.option("--stream", default="", help="Stream of the counter; found by its subject.")
 
 
-def _counter(js: BlockingJetStream, stream: str, subject: str) -> BlockingCounter:
+def _counter(js: JetStream, stream: str, subject: str) -> Counter:
     """The counters of the stream, or of the one that has the subject."""
     from pelton.errors import StreamNotFoundError
 
@@ -28,7 +30,7 @@ def _counter(js: BlockingJetStream, stream: str, subject: str) -> BlockingCounte
 
 def _whole(text: str) -> int:
     """A whole number of any size; BadParameter."""
-    from pelton.client.jetstream.counters import number_of
+    from pelton.client.counters import number_of
     from pelton.errors import ProtocolError
 
     try:

@@ -191,7 +191,7 @@ ALIASES: dict[str, dict[str, str]] = {
 ELSEWHERE: dict[str, str] = {
     "stream move": "stream copy",
     "bench oldjs": "bench js",
-    "plugins": "use a script with the Python package pelton.client",
+    "plugins": "use a script with the Python module pelton.sync",
     "server watch requests": "server watch api requests",
     "governor": "use a key-value bucket and kv create --ttl",
     "ngs": "context",

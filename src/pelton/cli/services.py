@@ -29,14 +29,10 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pelton.client import (
-        BlockingClient,
-        BlockingMessage,
-        BlockingRequest,
-        ServiceInfo,
-        ServicePing,
-        ServiceStats,
-    )
+    from pelton.client.services import ServiceInfo, ServicePing, ServiceStats
+    from pelton.client.sync import Client
+    from pelton.client.sync.messages import Message
+    from pelton.client.sync.services import Request
 
 _SERVICE_NAME = re.compile("[A-Za-z0-9_-]+")
 _NAME = click.argument("name")
@@ -173,8 +169,7 @@ def stats(session: Session, name: str, id: str) -> None:  # noqa: A002  # the na
 @click.pass_obj
 def ping(session: Session, name: str) -> None:
     """Print the instances of all services, or of the service NAME, that answer, and how fast."""
-    from pelton.client.services.discovery import STALL_S
-    from pelton.client.services.models import ServicePing, check_name, decode
+    from pelton.client.services import STALL_S, ServicePing, check_name, decode
     from pelton.errors import NoRespondersError
 
     subject = f"$SRV.PING.{check_name(name, 'service name')}" if name else "$SRV.PING"
@@ -256,7 +251,7 @@ def request(
             _show_answer(session, answer, to, raw, decoder)
 
 
-def _endpoint(client: BlockingClient, service: str, name: str) -> str | None:
+def _endpoint(client: Client, service: str, name: str) -> str | None:
     """The subject of an endpoint of a service; None if no service has it."""
     if not _SERVICE_NAME.fullmatch(service):
         return None
@@ -268,12 +263,12 @@ def _endpoint(client: BlockingClient, service: str, name: str) -> str | None:
 
 
 def _show_answer(
-    session: Session, answer: BlockingMessage, subject: str, raw: bool, decoder: Decoder
+    session: Session, answer: Message, subject: str, raw: bool, decoder: Decoder
 ) -> None:
     if session.as_json:
         found: dict[str, object] = {"subject": subject}
         if answer.raw_headers:
-            found["headers"] = answer.headers
+            found["headers"] = answer.headers.lists()
         print_json(found | decoder.data(subject, answer.data))
     elif raw:
         sys.stdout.buffer.write(decoder.raw(subject, answer.data) + b"\n")
@@ -320,7 +315,7 @@ def serve(
     It answers with the body of the request, or as --response or --command say. A command that fails
     is answered with an error. --timeout limits how long it may run.
     """
-    from pelton.client import ServiceConfig
+    from pelton.client.services import ServiceConfig
 
     if response is not None and program is not None:
         raise click.UsageError("--response and --command exclude each other")
@@ -338,7 +333,7 @@ def serve(
     with told_of_losses(), session.connect(lasting=True) as client:
         with client.add_service(config) as service:
 
-            def handle(asked: BlockingRequest) -> None:
+            def handle(asked: Request) -> None:
                 nonlocal handled
                 handled += 1
                 try:
@@ -358,7 +353,7 @@ def serve(
 
 def _answering(
     response: str | None, program: str | None, seconds: float
-) -> Callable[[BlockingRequest], bytes]:
+) -> Callable[[Request], bytes]:
     """The function that makes the body of an answer."""
     if response is not None:
         data = response.encode("utf-8", "surrogateescape")
@@ -383,7 +378,7 @@ def _output_of(program: str, data: bytes, seconds: float) -> bytes:
     return done.stdout
 
 
-def _tell(session: Session, asked: BlockingRequest, index: int) -> None:
+def _tell(session: Session, asked: Request, index: int) -> None:
     if session.as_json:
         print_json_line({"subject": asked.subject, **payload(asked.data)})
     else:

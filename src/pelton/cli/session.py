@@ -13,7 +13,7 @@ from pelton.cli.values import Word
 if TYPE_CHECKING:
     from pelton.client.base.addresses import Server, TlsOptions
     from pelton.client.protocol.options import Options
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.client.sync.jetstream import JetStream
     from pelton.embedded.stored import StoredServer
 
@@ -62,7 +62,7 @@ class Session:
         self.form = form
         self.as_json = form in ("json", "jsonl")
 
-    def connect(self, *, lasting: bool = False, live: bool = False) -> BlockingClient:
+    def connect(self, *, lasting: bool = False, live: bool = False) -> Client:
         """A client, which the caller closes; raises ConnectError, ContextError, ValueError.
 
         A ``lasting`` client connects again, for ever, when its connection breaks. A ``live`` one asks a
@@ -70,14 +70,14 @@ class Session:
         """
         import logging
 
-        from pelton.client.sync import connect_blocking
+        from pelton.client import sync
 
         # the command tells what it has to; without a handler Python prints errors a second time
         logging.getLogger("pelton").addHandler(logging.NullHandler())
         if self.store and not live:
-            return self._stored_server().connect_blocking()
+            return self._stored_server().connect_sync()
         tell = _print_protocol if self.trace else None
-        return connect_blocking(self.options(lasting=lasting), on_protocol=tell)
+        return sync.connect(self.options(lasting=lasting), on_protocol=tell)
 
     def options(self, *, lasting: bool = False) -> Options:
         """How to connect to a running server; raises ContextError, ValueError."""
@@ -190,7 +190,7 @@ class Session:
             first=self.tlsfirst or base.first,
         )
 
-    def jetstream(self, client: BlockingClient) -> JetStream:
+    def jetstream(self, client: Client) -> JetStream:
         """The JetStream of the requested domain, which is that of the client."""
         return client.jetstream()
 

@@ -7,7 +7,7 @@
             await nc.publish("greetings", b"hello")
 
     with pelton.embedded.Server(store="data", port=4222) as server:   # in a thread of its own
-        with server.connect_blocking() as nc:
+        with server.connect_sync() as nc:
             nc.publish("greetings", b"hello")
 
 It is the server of ``pelton-server``: the same store, options, log lines and answers. Signals, limits

@@ -12,7 +12,7 @@ from pelton.server.startup import settings_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pelton.client import Duration
+    from pelton.client.base.durations import Duration
     from pelton.server.settings import Settings
 
 LOOPBACK = "127.0.0.1"

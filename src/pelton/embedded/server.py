@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, Unpack
 
-from pelton.client import connect, connect_blocking
+from pelton.client import sync
+from pelton.client.aio import connect
 
 from .host import Host
 from .loop_thread import LoopThread
 from .options import ServerOptions, make_settings
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingClient, ConnectOptions
     from pelton.client.aio import Connecting
+    from pelton.client.protocol.options import ConnectOptions
     from pelton.server.settings import Settings
 
 
@@ -21,7 +22,7 @@ class Server:
 
     Example::
 
-        with pelton.embedded.Server() as server, server.connect_blocking() as nc:
+        with pelton.embedded.Server() as server, server.connect_sync() as nc:
             nc.publish("news", b"sunny")
 
     ``async with Server(...) as server`` serves in the running asyncio loop: whatever blocks the loop
@@ -164,10 +165,10 @@ class Server:
         """An asyncio client over memory: the result of ``pelton.client.connect``."""
         return connect(self.memory_url, **options)
 
-    def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
+    def connect_sync(self, **options: Unpack[ConnectOptions]) -> sync.Client:
         """A blocking client over memory, for a server in a thread, or in another thread's loop.
 
-        Raises the errors of ``pelton.client.connect_blocking``; ConnectError in the thread of the
+        Raises the errors of ``pelton.sync.connect``; ConnectError in the thread of the
         server's own loop, which would wait for itself.
         """
-        return connect_blocking(self.memory_url, **options)
+        return sync.connect(self.memory_url, **options)

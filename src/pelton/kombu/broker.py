@@ -10,7 +10,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pelton.client import ConsumerConfig, Headers, Options, StreamConfig, connect_blocking
+from pelton.client.base.models import ConsumerConfig, StreamConfig
+from pelton.client.sync import connect
 from pelton.errors import (
     ApiError,
     ConsumerNotFoundError,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from pelton.client import BlockingClient
+    from pelton.client.base.headers import HeadersLike
+    from pelton.client.protocol.options import Options
+    from pelton.client.sync import Client
     from pelton.nuid import Nuid
 
 log = logging.getLogger("pelton.kombu")
@@ -56,7 +59,7 @@ class QueueBroker:
         self._now = now
         self._nuid = nuid
         self._lock = threading.RLock()
-        self._client: BlockingClient = connect_blocking(connection)
+        self._client: Client = connect(connection)
         self._js = self._client.jetstream(timeout=options.timeout)
         self._transient: dict[str, bool] = {}
         self.schedules = False
@@ -160,7 +163,7 @@ class QueueBroker:
         """The subjects for pull requests of a queue, with their ranks: the highest is first."""
         transient = bool(self.place(queue))
         stream = self.names.stream(transient=transient)
-        api = self._js._plans.subjects
+        api = self._js.subjects
         return [
             (api.consumer("MSG.NEXT", stream, name), priority if isinstance(priority, int) else 0)
             for name, priority in self._consumers(queue, transient=transient)
@@ -289,7 +292,7 @@ class QueueBroker:
         return True
 
     def _store(
-        self, subject: str, data: bytes, headers: Headers, ttl_s: float | None, queue: str
+        self, subject: str, data: bytes, headers: HeadersLike, ttl_s: float | None, queue: str
     ) -> None:
         with self._lock:
             try:

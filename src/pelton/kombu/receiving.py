@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pelton.client import Options, connect_blocking
-from pelton.client.base.steps import Mailbox
-from pelton.client.jetstream.pull import HEARTBEAT, PENDING_MESSAGES, pull_body, status_error
+from pelton.client.base.mailbox import Mailbox
+from pelton.client.consume.pull import HEARTBEAT, PENDING_MESSAGES, pull_body, status_error
+from pelton.client.sync import connect
 from pelton.errors import PullError
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingClient
     from pelton.client.base.interest import Interest
     from pelton.client.base.message import BaseMessage
+    from pelton.client.protocol.options import Options
+    from pelton.client.sync import Client
     from pelton.errors import PeltonError
 
 EXPIRES_NS = 30_000_000_000
@@ -28,7 +29,7 @@ UNLIMITED = 256
 class Inbox(Mailbox):
     """The messages of one consumer, or of one broadcast subject, that nobody has taken yet."""
 
-    def __init__(self, client: BlockingClient, queue: str, subject: str, rank: int) -> None:
+    def __init__(self, client: Client, queue: str, subject: str, rank: int) -> None:
         """``subject`` is that of pull requests, "" for broadcasts; a higher ``rank`` is first."""
         self.client = client
         self.queue = queue
@@ -84,7 +85,7 @@ class Receiver:
 
     def __init__(self, connection: Options) -> None:
         """Connects."""
-        self._client = connect_blocking(connection)
+        self._client = connect(connection)
         self._inboxes: list[Inbox] = []
         self._turn = 0
         self._alarm = Inbox(self._client, "", "", 0)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.transport import virtual
 
-from pelton.client import Options
 from pelton.client.base.addresses import TlsOptions, parse_servers
+from pelton.client.protocol.options import Options
 from pelton.errors import (
     ApiError,
     ConnectError,

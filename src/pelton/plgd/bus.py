@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pelton.client import Client, Message, PubAck, Subscription
+    from pelton.client.aio.connection import Client
+    from pelton.client.aio.messages import Message
+    from pelton.client.aio.subscription import Subscription
+    from pelton.client.base.models import PubAck
 
 WAITING_MAX = 4096
 

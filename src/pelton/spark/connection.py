@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from pelton.api.times import format_time
 from pelton.client.base.addresses import TlsOptions, parse_servers
 from pelton.client.protocol.options import Options as ClientOptions
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.errors import NoRespondersError, PeltonError, StreamNotFoundError
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.offsets import StreamState
 
 if TYPE_CHECKING:
     from pelton.client.base.models import StreamInfo
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.client.sync.jetstream import JetStream
     from pelton.spark.servers import Servers
 
-_clients: dict[tuple[int, Servers], BlockingClient] = {}
+_clients: dict[tuple[int, Servers], Client] = {}
 
 
 class ReadError(RuntimeError):
@@ -36,7 +36,7 @@ class StreamMissing(ReadError):
     """The stream does not exist on the servers."""
 
 
-def client_for(servers: Servers) -> BlockingClient:
+def client_for(servers: Servers) -> Client:
     """This process's connection to the servers; opens one when there is none.
 
     Raises :class:`ReadError` when no server accepts the connection.
@@ -97,9 +97,9 @@ def _attempts_in(seconds: float) -> int:
     return attempts
 
 
-def _connect(servers: Servers) -> BlockingClient:
+def _connect(servers: Servers) -> Client:
     try:
-        return connect_blocking(client_options(servers))
+        return connect(client_options(servers))
     except (ValueError, OSError) as error:
         raise OptionError(f"cannot connect to {servers}: {error}") from None
     except PeltonError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-    from pelton.client import BlockingClient
+    from pelton.client import sync
     from pelton.sql.documents import Structure
     from pelton.sql.tables import Decode, Source
 
@@ -255,16 +255,16 @@ def connect(
     allow_files: bool = False,
     **options: Any,
 ) -> Database:
-    """The streams of a running server as tables; ``options`` are those of ``connect_blocking``.
+    """The streams of a running server as tables; ``options`` are those of ``pelton.sync.connect``.
 
     The names of streams are looked up with each query. ``json_columns``, ``decoders`` and
     ``allow_files``: see ``Database``. Raises ConnectError when there is no server.
     """
-    from pelton.client import connect_blocking
+    from pelton.client import sync
     from pelton.sql.live import LiveSource
 
-    def dial() -> BlockingClient:
-        return connect_blocking(url, **options)
+    def dial() -> sync.Client:
+        return sync.connect(url, **options)
 
     dial().close()
     source = LiveSource(dial, domain)

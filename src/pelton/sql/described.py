@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pelton.api.streams import StreamConfig, StreamState
-    from pelton.client import ConsumerInfo
+    from pelton.client.base.models import ConsumerInfo
 
 STREAMS = pa.schema(
     [

@@ -17,7 +17,8 @@ from pelton.sql.selection import END, Selection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingClient, BlockingJetStream
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.columns import Columns
     from pelton.sql.tables import Needs, Upto
 
@@ -27,13 +28,13 @@ BATCH_ROWS = 2 * ROWS
 class LiveSource:
     """The streams of a server."""
 
-    def __init__(self, dial: Callable[[], BlockingClient], domain: str | None = None) -> None:
+    def __init__(self, dial: Callable[[], Client], domain: str | None = None) -> None:
         """``dial`` opens a connection; it is called for each scan."""
         self._dial = dial
         self._domain = domain
 
     @contextlib.contextmanager
-    def _jetstream(self) -> Iterator[BlockingJetStream]:
+    def _jetstream(self) -> Iterator[JetStream]:
         with self._dial() as client:
             yield client.jetstream(domain=self._domain)
 

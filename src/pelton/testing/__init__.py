@@ -3,7 +3,7 @@
 ::
 
     with pelton.testing.broker(clock="manual") as broker:      # in this process, ready at once
-        with broker.connect_blocking() as nc:
+        with broker.connect_sync() as nc:
             nc.publish("orders.new", b"42 bolts")
             broker.clock.advance(30)
             broker.assert_published("orders.*", b"42 bolts", times=1)
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from pelton.client import BlockingClient, Client
+    from pelton.client import sync
+    from pelton.client.aio.connection import Client
     from pelton.embedded import ServerOptions
 
     from .brokers import Broker, NoSimulatedDiskError
@@ -108,7 +109,7 @@ async def _server(
         return
     import asyncio
 
-    from pelton.client import connect
+    from pelton.client.aio import connect
 
     local = LocalServer(options=options, store=store)
     try:
@@ -122,7 +123,7 @@ async def _server(
 
 def server_blocking(
     *, options: Sequence[str] = (), store: str | None = None, process: bool = False
-) -> AbstractContextManager[BlockingClient]:
+) -> AbstractContextManager[sync.Client]:
     """As `server`, with a blocking client.
 
     Example::
@@ -138,17 +139,17 @@ def server_blocking(
 @contextmanager
 def _server_blocking(
     options: Sequence[str], store: str | None, process: bool
-) -> Iterator[BlockingClient]:
+) -> Iterator[sync.Client]:
     if not process:
         with (
             broker(store=store or "memory", arguments=options) as made,
-            made.connect_blocking() as client,
+            made.connect_sync() as client,
         ):
             yield client
         return
-    from pelton.client import connect_blocking
+    from pelton.client import sync
 
-    with LocalServer(options=options, store=store) as local, connect_blocking(local.url) as client:
+    with LocalServer(options=options, store=store) as local, sync.connect(local.url) as client:
         yield client
 
 

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from pelton.client import connect_blocking
+from pelton.client import sync
 from pelton.client.aio import Connecting
 from pelton.client.aio.handlers import Handlers
 from pelton.client.base.durations import to_nanoseconds
@@ -25,7 +25,9 @@ from .running import Runner
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pelton.client import BlockingClient, Client, ConnectOptions, Duration
+    from pelton.client.aio.connection import Client
+    from pelton.client.base.durations import Duration
+    from pelton.client.protocol.options import ConnectOptions
     from pelton.embedded import ServerOptions
     from pelton.server.app import Server
 
@@ -47,7 +49,7 @@ class Broker:
 
     Example::
 
-        with pelton.testing.broker() as broker, broker.connect_blocking() as nc:
+        with pelton.testing.broker() as broker, broker.connect_sync() as nc:
             nc.publish("news", b"sunny")
             broker.assert_published("news", times=1)
 
@@ -156,9 +158,9 @@ class Broker:
         settings, context = make_options(self.memory_url, None, options)
         return _Connecting(self._adopt, settings, Handlers(), context)
 
-    def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
-        """A blocking client over memory, as of ``pelton.client.connect_blocking``; see ``connect``."""
-        client = connect_blocking(self.memory_url, **options)
+    def connect_sync(self, **options: Unpack[ConnectOptions]) -> sync.Client:
+        """A blocking client over memory, as of ``pelton.sync.connect``; see ``connect``."""
+        client = sync.connect(self.memory_url, **options)
         client._now_ns = lambda: self.clock.now_ns
         return client
 

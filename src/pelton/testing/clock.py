@@ -11,7 +11,7 @@ from pelton.errors import PeltonError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client import Duration
+    from pelton.client.base.durations import Duration
     from pelton.core.base.clock import Clock
     from pelton.server.app import Server
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pelton.client import BlockingClient, Client
+    from pelton.client import sync
+    from pelton.client.aio.connection import Client
 
 ASYNCIO = "`async with pelton.testing.server() as nc`"
 BLOCKING = "`with pelton.testing.server_blocking() as nc`"
@@ -51,14 +52,14 @@ class ServerBlock(AbstractAsyncContextManager["Client"]):
             raise AttributeError(f"server() is no client, but gives one: write {ASYNCIO}")
 
 
-class BlockingServerBlock(AbstractContextManager["BlockingClient"]):
+class BlockingServerBlock(AbstractContextManager["sync.Client"]):
     """A connected blocking client, for ``with``."""
 
-    def __init__(self, inner: AbstractContextManager[BlockingClient]) -> None:
+    def __init__(self, inner: AbstractContextManager[sync.Client]) -> None:
         """Starts nothing before the block."""
         self._inner = inner
 
-    def __enter__(self) -> BlockingClient:
+    def __enter__(self) -> sync.Client:
         """Start the server and connect."""
         return self._inner.__enter__()
 

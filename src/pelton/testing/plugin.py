@@ -29,8 +29,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from pelton.client import BlockingClient, Client
+    from pelton.client import sync
     from pelton.client.aio import Connecting
+    from pelton.client.aio.connection import Client
 
     from .brokers import Broker
 
@@ -152,9 +153,9 @@ def pelton_server(
 
 
 @pytest.fixture
-def pelton_client(pelton_server: Broker) -> Iterator[BlockingClient]:
+def pelton_client(pelton_server: Broker) -> Iterator[sync.Client]:
     """A blocking client of ``pelton_server``."""
-    with pelton_server.connect_blocking() as client:
+    with pelton_server.connect_sync() as client:
         yield client
 
 

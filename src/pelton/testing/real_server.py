@@ -11,15 +11,16 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from pelton.client import connect, connect_blocking
+from pelton.client import sync
+from pelton.client.aio import connect
 
 from .process import LocalServer, StartFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client import BlockingClient, ConnectOptions
     from pelton.client.aio import Connecting
+    from pelton.client.protocol.options import ConnectOptions
 
 CONNECT_SECONDS = 10.0
 
@@ -64,25 +65,25 @@ class RealServer:
     @property
     def port(self) -> int:
         """The port of the first server of the URL."""
-        with self.connect_blocking() as client:
+        with self.connect_sync() as client:
             return client.server_info.port
 
     def connect(self, **options: Unpack[ConnectOptions]) -> Connecting:
         """An asyncio client."""
         return connect(self._url, **options)
 
-    def connect_blocking(self, **options: Unpack[ConnectOptions]) -> BlockingClient:
+    def connect_sync(self, **options: Unpack[ConnectOptions]) -> sync.Client:
         """A blocking client."""
-        return connect_blocking(self._url, **options)
+        return sync.connect(self._url, **options)
 
     def streams(self) -> set[str]:
         """The names of all streams."""
-        with self.connect_blocking(connect_timeout=CONNECT_SECONDS) as client:
+        with self.connect_sync(connect_timeout=CONNECT_SECONDS) as client:
             return set(client.jetstream().stream_names())
 
     def remove_streams_but(self, kept: set[str]) -> None:
         """Remove the streams that a test has made."""
-        with self.connect_blocking(connect_timeout=CONNECT_SECONDS) as client:
+        with self.connect_sync(connect_timeout=CONNECT_SECONDS) as client:
             js = client.jetstream()
             for name in set(js.stream_names()) - kept:
                 js.delete_stream(name)

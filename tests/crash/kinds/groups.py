@@ -10,9 +10,10 @@ import time
 from collections import defaultdict
 from typing import Any, ClassVar
 
-from pelton.client import Options, connect_blocking
+from pelton import Options
 from pelton.client.base.addresses import parse_servers
 from pelton.errors import PeltonError
+from pelton.sync import connect
 from tests.crash.kinds.base import Kind, Publishing
 from tests.crash.reading import block, number_of, read
 from tests.crash.test_lifecycle import Client, Refused, Stream, settle
@@ -120,7 +121,7 @@ class Fast(Kind):
         self._gone = False
         options = Options(servers=parse_servers(f"nats://127.0.0.1:{port}"), reconnect=False)
         try:
-            client = self._stack.enter_context(connect_blocking(options))
+            client = self._stack.enter_context(connect(options))
         except PeltonError as exc:
             raise OSError("killed before it was reached") from exc
         self._jetstream = client.jetstream(timeout=2)

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.plgd.fleet import FleetConfig
 from pelton.plgd.tables import TABLES
 from tests.peers import ServerProcess, available_servers, start_server
@@ -82,7 +82,7 @@ def config() -> FleetConfig:
 def published(server: ServerProcess) -> Told:
     """A fleet's messages in the stream EVENTS; the run, which is at its end."""
     run = Told(config())
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
         with js.publisher() as publisher:
@@ -102,7 +102,7 @@ def words_of(server: ServerProcess, lake: Path, run: Told) -> list[str]:
 
 def check_live(server: ServerProcess, tables: Path) -> None:
     """The bucket has twins of the tables, and each device that is offline has an alert."""
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         keys = client.jetstream().key_value("twins").keys()
         state = client.jetstream().stream_info("ALERTS", subjects_filter=">").state
     assert keys

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pelton.client import KeyValueConfig, Nanoseconds
+from pelton import KeyValueConfig, Nanoseconds
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.plgd.spark.alerts import failures, gaps, send_alerts
 from pelton.plgd.spark.buckets import Job, write_bucket
 from pelton.plgd.spark.lake import Counts, Lake
@@ -40,7 +40,7 @@ def test_the_bucket_has_the_twins(tmp_path: Path) -> None:
     _, messages = run_of(seed=2, **short)
     lake = Lake(tmp_path, SETTINGS)
     lake.create()
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         bucket = client.jetstream().create_key_value(KeyValueConfig(bucket="twins"))
         for number, part in enumerate(cut(messages, 200)):
             counts = take(lake, number, part)
@@ -68,7 +68,7 @@ def test_an_alert_comes_once(tmp_path: Path) -> None:
     _, messages = run_of(seed=2, faults=FAULTS, **short)
     lake = Lake(tmp_path, SETTINGS)
     lake.create()
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         js = client.jetstream()
         js.create_stream(StreamConfig(name="ALERTS", subjects=["alerts.plgd.>"]))
         wanted: set[str] = set()
@@ -91,7 +91,7 @@ def test_a_stream_that_was_made_again_repeats_no_alert(tmp_path: Path) -> None:
     lake = Lake(tmp_path, SETTINGS)
     lake.create()
     middle = len(messages) // 2
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         js = client.jetstream()
         window = Nanoseconds(100_000_000)  # ids do not hide what is sent again
         config = StreamConfig(name="ALERTS", subjects=["alerts.plgd.>"], duplicate_window=window)
@@ -108,6 +108,6 @@ def test_a_stream_that_was_made_again_repeats_no_alert(tmp_path: Path) -> None:
         ids = [
             msg_id
             for seq in range(1, js.stream_info("ALERTS").state.last_seq + 1)
-            for msg_id in js.get_message("ALERTS", seq).headers["Nats-Msg-Id"]
+            for msg_id in js.get_message("ALERTS", seq).headers.get_all("Nats-Msg-Id")
         ]
         assert len(ids) == len(set(ids)) == told > 0

@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession
 
 from pelton.cli.__main__ import main
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import Client as BlockingClient
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import Client, connect
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from pelton.plgd.fleet.delivery import Delivery
 from pelton.plgd.spark.live import key_of
@@ -90,7 +89,7 @@ def pelton(
     return Commands(spark, monkeypatch, capsys)
 
 
-def publish(client: BlockingClient, fleet: FleetRun) -> int:
+def publish(client: Client, fleet: FleetRun) -> int:
     """Put a fleet's messages into the stream EVENTS."""
     js = client.jetstream()
     js.create_stream(StreamConfig(name="EVENTS", subjects=["plgd.>"]))
@@ -102,7 +101,7 @@ def publish(client: BlockingClient, fleet: FleetRun) -> int:
     return count
 
 
-def stored(client: BlockingClient, count: int) -> pa.Table:
+def stored(client: Client, count: int) -> pa.Table:
     """The messages of the stream EVENTS, as a batch has them."""
     js = client.jetstream()
     messages = [js.get_message("EVENTS", seq) for seq in range(1, count + 1)]
@@ -149,7 +148,7 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
 ) -> None:
     short: dict[str, Any] = {"devices": 8, "duration_s": length(900.0, 1800.0), "session_s": 200.0}
     config = FleetConfig(**(BUSY | short), seed=2, faults=FAULTS)
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         total = publish(client, FleetRun(config))
         memory = Memory(Settings(buckets=2))
         memory.run(stored(client, total))
@@ -169,7 +168,7 @@ def test_a_back_fill_is_stopped_and_goes_on_and_a_run_goes_on_behind_it(
             map(repr, memory.rows(name))
         ), name
     # A back-fill has no checkpoint; what comes later is added to it, but not what the stream lost meanwhile.
-    with connect_blocking(server.url) as client:
+    with connect(server.url) as client:
         late = [
             each.payload
             for each in FleetRun(FleetConfig(devices=3, duration_s=60, seed=9)).deliveries()

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import Client as BlockingClient
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import Client, connect
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from tests.peers import ServerProcess, available_servers, start_server
 from tests.plgd.spark.test_run import rows_of, twin_keys
@@ -94,7 +93,7 @@ class Running:
             thread.join()
 
 
-def publish(client: BlockingClient, seed: int) -> int:
+def publish(client: Client, seed: int) -> int:
     """Messages of another small fleet; how many."""
     deliveries = list(FleetRun(FleetConfig(devices=2, duration_s=60, seed=seed)).deliveries())
     with client.jetstream().publisher() as publisher:
@@ -110,7 +109,7 @@ def test_what_goes_away_comes_back_and_only_what_is_lost_unread_ends_a_run(
     """Each run goes on in the same tables behind what ended the one before."""
     server = start_server(kind)
     try:
-        with connect_blocking(server.url) as client:
+        with connect(server.url) as client:
             client.jetstream().create_stream(EVENTS)
             total = until_unread_messages_are_lost(server, client, tmp_path)
             total += while_all_goes_away(server, client, tmp_path)
@@ -119,7 +118,7 @@ def test_what_goes_away_comes_back_and_only_what_is_lost_unread_ends_a_run(
             return
         # A gone stream, without leave to lose anything: the error says how to make it.
         with (
-            connect_blocking(server.url) as client,
+            connect(server.url) as client,
             Running(server, tmp_path, "--every", "200ms") as run,
         ):
             run.caught_up(publish(client, 8))
@@ -129,9 +128,7 @@ def test_what_goes_away_comes_back_and_only_what_is_lost_unread_ends_a_run(
         server.remove()
 
 
-def until_unread_messages_are_lost(
-    server: ServerProcess, client: BlockingClient, folder: Path
-) -> int:
+def until_unread_messages_are_lost(server: ServerProcess, client: Client, folder: Path) -> int:
     """What was read is not missed, whoever removes it; how many messages came into the tables."""
     js = client.jetstream()
     total = publish(client, 1)
@@ -154,7 +151,7 @@ def until_unread_messages_are_lost(
     return total
 
 
-def while_all_goes_away(server: ServerProcess, client: BlockingClient, folder: Path) -> int:
+def while_all_goes_away(server: ServerProcess, client: Client, folder: Path) -> int:
     """With leave to lose what is lost: the streams and the server; how many messages came into the tables."""
     js = client.jetstream()
     with Running(server, folder, *BACK, "--every", "200ms", "--allow-data-loss") as run:
@@ -174,7 +171,7 @@ def while_all_goes_away(server: ServerProcess, client: BlockingClient, folder: P
         assert js.stream_info("ALERTS").config.subjects == ["alerts.plgd.>"]
         server.stop(kill=True)
         server.start()
-        with connect_blocking(server.url) as again:
+        with connect(server.url) as again:
             total += (count := publish(again, 7))
         run.caught_up(count)
         assert run.stopped(), run.errors

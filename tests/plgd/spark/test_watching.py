@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import Client as BlockingClient
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import Client, connect
 from pelton.plgd import encode
 from pelton.plgd.spark import watching
 from pelton.plgd.spark.lake import Lake
@@ -62,7 +61,7 @@ def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-def ids_of(client: BlockingClient) -> list[str]:
+def ids_of(client: Client) -> list[str]:
     """The ids of the alerts that the stream has."""
     js = client.jetstream()
     found = []
@@ -70,7 +69,7 @@ def ids_of(client: BlockingClient) -> list[str]:
         message = js.get_message("ALERTS", seq)
         told = json.loads(message.data)
         assert message.subject.split(".")[3] == told["device_id"]
-        found += message.headers["Nats-Msg-Id"]
+        found += message.headers.get_all("Nats-Msg-Id")
     return found
 
 
@@ -84,7 +83,7 @@ def wanted(lake: Lake, now: datetime, bounds: Bounds) -> set[str]:
     return {msg_id for msg_id, _ in found}
 
 
-def streams(client: BlockingClient, messages: pa.Table) -> None:
+def streams(client: Client, messages: pa.Table) -> None:
     """The stream of the alerts, which forgets ids at once, and the one of the events, with all of them."""
     js = client.jetstream()
     alerts = StreamConfig(name="ALERTS", subjects=["alerts.plgd.>"], duplicate_window=0.1)
@@ -108,7 +107,7 @@ def test_each_cause_alerts_once(
     lake.create()
     last: datetime = messages["received"][-1].as_py()
     clock = Clock(last)
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         streams(client, messages)
 
         def watch(*, is_whole: bool) -> Watch:
@@ -170,7 +169,7 @@ def test_a_pipeline_that_is_behind_waits(tmp_path: Path) -> None:
     lake.create()
     last = messages["received"][-1].as_py()
     late = messages["received"][-1].as_py() + timedelta(days=30)
-    with LocalServer() as server, connect_blocking(server.url) as client:
+    with LocalServer() as server, connect(server.url) as client:
         streams(client, messages)
         one = Watch(client, lake, BOUNDS, alerts="ALERTS", stream="EVENTS", clock=lambda: late)
         half = len(messages) // 2

@@ -25,7 +25,7 @@ from pelton.core.log.store_lock import make_private
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pelton.client import StreamInfo
+    from pelton.client.base.models import StreamInfo
     from pelton.client.sync.jetstream import JetStream
 
 _UNDER_WAY = "account.json"

@@ -19,7 +19,7 @@ from pelton.cli.output import (
 from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 
 @click.command()
@@ -72,7 +72,7 @@ def info(session: Session) -> None:
     )
 
 
-def _user(client: "BlockingClient") -> dict[str, Any]:
+def _user(client: "Client") -> dict[str, Any]:
     """The server's answer about the user; nothing without an answer."""
     from pelton.errors import PeltonError
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pelton.cli.server.reporting import Row
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _SORTS = ("subs", "cid", "uptime", "in-bytes", "out-bytes", "in-msgs", "out-msgs")
 _PAGE = 1024
 
 
-def _answers(client: BlockingClient, page: str, wanted: Mapping[str, Any]) -> list[Answer]:
+def _answers(client: Client, page: str, wanted: Mapping[str, Any]) -> list[Answer]:
     return sound(list(gather(client, f"$SYS.REQ.ACCOUNT.PING.{page}", wanted)))
 
 

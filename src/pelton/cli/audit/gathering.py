@@ -31,7 +31,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _PAGE = 1024
 _DETAILS: dict[str, dict[str, Any]] = {
@@ -151,7 +151,7 @@ def _user() -> str:
 class Gathering:
     """Asks servers and writes their answers. A refusal is noted as a problem, and the others continue."""
 
-    def __init__(self, client: BlockingClient, writer: Writer, wanted: Wanted, told: bool) -> None:
+    def __init__(self, client: Client, writer: Writer, wanted: Wanted, told: bool) -> None:
         """`told`: print the progress on stderr."""
         self._client = client
         self._writer = writer

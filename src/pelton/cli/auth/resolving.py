@@ -17,7 +17,7 @@ from pelton.cli.session import Session, command
 from pelton.nkeys import ACCOUNT, is_public
 
 if TYPE_CHECKING:
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 
 @click.command()
@@ -48,7 +48,7 @@ def push(session: Session, account: str, operator: str, show: bool) -> int:
     return 0 if all(row["ok"] for row in rows) else 1
 
 
-def _sent(client: BlockingClient, subject: str, data: bytes) -> list[dict[str, Any]]:
+def _sent(client: Client, subject: str, data: bytes) -> list[dict[str, Any]]:
     from pelton.errors import NoRespondersError
 
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pelton.client.base.answers import decode_pub_ack
 from pelton.client.base.message import BaseMessage
-from pelton.client.jetstream.batches import FastFlow
-from pelton.client.plans.jetstream import decode_pub_ack
+from pelton.client.batches import FastFlow
 from pelton.core.bulk.publish_window import Column, Encoder, Rows
 from pelton.core.load.roles import SID
 from pelton.core.protocol.wire import decode_headers

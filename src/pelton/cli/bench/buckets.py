@@ -57,7 +57,6 @@ _randomize = click.option(
 def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
     """Put the keys 0, 1, 2 ... of a bucket, each when the last one is stored."""
     from pelton.api.subjects import API_PREFIX
-    from pelton.client import KeyValueConfig
     from pelton.client.keyvalue.config import prefixes
     from pelton.errors import BucketNotFoundError
 
@@ -70,18 +69,16 @@ def put(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
             opened = js.key_value(bucket)
         except BucketNotFoundError:
             opened = js.create_key_value(
-                KeyValueConfig(
-                    bucket=bucket,
-                    history=asked["history"],
-                    storage=asked["storage"],
-                    replicas=asked["replicas"],
-                    max_bytes=asked["maxbytes"],
-                )
+                bucket,
+                history=asked["history"],
+                storage=asked["storage"],
+                replicas=asked["replicas"],
+                max_bytes=asked["maxbytes"],
             )
         if asked["purge"]:
             js.purge_stream(opened.stream)
         config = js.stream_info(opened.stream).config
-        written = prefixes(config, js._plans.subjects.prefix, API_PREFIX)[1]
+        written = prefixes(config, js.subjects.prefix, API_PREFIX)[1]
     subjects = Subjects(
         written.rstrip("."), many=True, most=randomize, shuffled=bool(randomize), plain=True
     )
@@ -119,7 +116,7 @@ def get(session: Session, /, bucket: str, randomize: int, **asked: Any) -> None:
         js = session.jetstream(client)
         opened = js.key_value(bucket)
         info = js.stream_info(opened.stream)
-        prefix = js._plans.subjects.prefix
+        prefix = js.subjects.prefix
         stored, _ = prefixes(info.config, prefix, API_PREFIX)
         count = info.state.messages
     if count < (randomize or load.msgs):

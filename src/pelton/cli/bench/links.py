@@ -20,7 +20,7 @@ from pelton.errors import ConnectionLostError, PeltonTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pelton.client import BlockingClient
+    from pelton.client.sync import Client
 
 __all__ = ["NEVER", "Crowd", "Link", "Role"]
 
@@ -31,7 +31,7 @@ LOOK_NS = 100_000_000
 class Link(Wire):
     """A connection whose bytes the load writes and reads itself."""
 
-    def __init__(self, client: BlockingClient) -> None:
+    def __init__(self, client: Client) -> None:
         """Takes the connection over; the client is closed."""
         client.flush()
         limit, inbox = client.server_info.max_payload, client.new_inbox()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pelton.client.jetstream.pull import pull_body, status_error
-from pelton.client.plans.jetstream import decode_pub_ack
+from pelton.client.base.answers import decode_pub_ack
+from pelton.client.consume.pull import pull_body, status_error
 from pelton.core.bulk.publish_window import PublishWindow
 from pelton.core.load import roles as core
 from pelton.core.protocol.wire import decode_headers

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.services.models import (
+from pelton.client.services import (
     QUEUE_GROUP,
     EndpointInfo,
     EndpointStats,

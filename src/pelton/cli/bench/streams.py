@@ -15,7 +15,8 @@ from .load import Load, names, options, run_load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client import BlockingJetStream, StreamInfo
+    from pelton.client.base.models import StreamInfo
+    from pelton.client.sync.jetstream import JetStream
 
     from .links import Link, Role
 
@@ -79,10 +80,11 @@ def _store_options(function: F) -> F:
 
 
 def _ready(
-    js: BlockingJetStream, name: str, subjects: list[str], asked: dict[str, Any], **features: Any
+    js: JetStream, name: str, subjects: list[str], asked: dict[str, Any], **features: Any
 ) -> StreamInfo:
     """The stream, as the options of a publisher want it."""
-    from pelton.client import Nanoseconds, StreamConfig
+    from pelton.client.base.durations import Nanoseconds
+    from pelton.client.base.models import StreamConfig
 
     if asked["create"]:
         config = StreamConfig(
@@ -281,7 +283,7 @@ def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: boo
     """Clients that share a durable consumer."""
     from pelton.api.subjects import Api
     from pelton.cli.consumers.fields import filters_of
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     load = Load.of(asked)
     name, stream, batch, acks = asked["consumer"], asked["stream"], asked["batch"], asked["acks"]
@@ -299,7 +301,7 @@ def _pull(session: Session, asked: dict[str, Any], what: str, *, overlapped: boo
             **filters_of(tuple(names(asked["filters"]))),
         )
         js.create_or_update_consumer(stream, config)
-        prefix = js._plans.subjects.prefix
+        prefix = js.subjects.prefix
     subject = Api(prefix).next_message(stream, name)
 
     def role(link: Link, share: int, first: int) -> Role:
@@ -359,7 +361,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
     """Consume a stream: each client has its own consumer without acks, and gets --msgs messages."""
     from pelton.api.subjects import Api
     from pelton.cli.consumers.fields import filters_of
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     load = Load.of(asked)
     stream = asked["stream"]
@@ -367,7 +369,7 @@ def ordered(session: Session, /, **asked: Any) -> None:
         js = session.jetstream(client)
         if asked["purge"]:
             js.purge_stream(stream)
-        prefix = js._plans.subjects.prefix
+        prefix = js.subjects.prefix
         config = ConsumerConfig(
             ack_policy="none",
             mem_storage=True,
@@ -422,7 +424,7 @@ def push(session: Session, /, **asked: Any) -> None:
     With acks, up to 1,000 messages of a client may wait for theirs.
     """
     from pelton.cli.consumers.fields import filters_of
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     load = Load.of(asked)
     stream, acks = asked["stream"], asked["acks"]
@@ -466,7 +468,7 @@ def _stored(session: Session, stream: str, load: Load) -> tuple[str, bool, int]:
             raise click.UsageError(
                 f"stream {stream} has {info.state.messages} messages: give --msgs, or publish more"
             )
-        return js._plans.subjects.prefix, info.config.allow_direct, info.state.first_seq
+        return js.subjects.prefix, info.config.allow_direct, info.state.first_seq
 
 
 @click.command()

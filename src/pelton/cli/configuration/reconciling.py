@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.apply.model import Declared
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.client.sync.subscription import Subscription
 
 _ADVISORIES = "$JS.EVENT.ADVISORY.*.*.>"
@@ -173,7 +173,7 @@ class _Reconciler:
             except (ConnectError, ConnectionClosedError, OSError) as error:
                 self.wait(None, self.failure(str(error)))
 
-    def look_on(self, client: BlockingClient) -> None:
+    def look_on(self, client: Client) -> None:
         """Look at the server whenever something may have changed."""
         advisories = client.subscribe(_ADVISORIES)
         while True:
@@ -187,7 +187,7 @@ class _Reconciler:
                 wait_s = self.failure(str(error))
             self.wait(advisories, wait_s)
 
-    def look(self, client: BlockingClient) -> float:
+    def look(self, client: Client) -> float:
         """Compare, report, and make the allowed changes. The seconds until the next look."""
         from pelton.apply.executing import execute_each
 
@@ -238,11 +238,10 @@ class _Reconciler:
             if advisories is None:
                 time.sleep(glance_s)
                 continue
-            try:
-                subject = advisories.next(glance_s).subject
-            except PeltonTimeoutError:
+            told = advisories.next(glance_s)
+            if told is None:
                 continue
-            if subject.split(".")[4] in _TELLING:
+            if told.subject.split(".")[4] in _TELLING:
                 until = min(until, time.monotonic() + _GATHER_S)
 
     def files_changed(self) -> bool:

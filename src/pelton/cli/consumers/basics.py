@@ -24,7 +24,7 @@ from pelton.cli.prompts import NO_SELECT, Asked, confirm
 from pelton.cli.session import OFFLINE, Session, check_readable, command
 
 if TYPE_CHECKING:
-    from pelton.client import ConsumerConfig, ConsumerInfo
+    from pelton.client.base.models import ConsumerConfig, ConsumerInfo
 
 
 @click.command()

@@ -27,8 +27,7 @@ from pelton.cli.session import Session, command
 from pelton.cli.values import Whole, Word
 
 if TYPE_CHECKING:
-    from pelton.client import ConsumerConfig
-    from pelton.client.plans.management import ConsumerPause
+    from pelton.client.base.models import ConsumerConfig, ConsumerPause
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ACCEPTED = click.option("-f", "--force", is_flag=True, help="Accepted for scripts.")

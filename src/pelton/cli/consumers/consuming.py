@@ -17,9 +17,9 @@ from pelton.cli.values import DURATION, Whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient
-    from pelton.client.sync.consuming import Consumer
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client.sync import Client
+    from pelton.client.sync.consumers import Consumer
+    from pelton.client.sync.messages import Message
 
 _PULL_S = 30.0
 """How long one pull waits while there is no message."""
@@ -57,7 +57,7 @@ def next_(
     with session.connect() as client:
         js = session.jetstream(client)
         try:
-            messages = js.pull(stream, name).fetch(count, timeout=wait / 1e9)
+            messages = js.consumer(stream, name, verify=False).fetch(count, timeout=wait / 1e9)
         except NoRespondersError:
             js.consumer_info(
                 stream, name
@@ -112,17 +112,13 @@ def sub(
         client.flush()
 
 
-def _pushed(
-    client: BlockingClient, subject: str, group: str, seconds: float | None
-) -> Iterator[BlockingMessage]:
+def _pushed(client: Client, subject: str, group: str, seconds: float | None) -> Iterator[Message]:
     """The messages that arrive, until none comes for this time; heartbeats are answered and left out."""
-    from pelton.errors import PeltonTimeoutError
 
     subscription = client.subscribe(subject, queue=group)
     while True:
-        try:
-            message = subscription.next(float("inf") if seconds is None else seconds)
-        except PeltonTimeoutError:
+        message = subscription.next(float("inf") if seconds is None else seconds)
+        if message is None:
             return
         if not message.status:
             yield message
@@ -130,7 +126,7 @@ def _pushed(
             client.publish(message.reply)
 
 
-def _pulled(handle: Consumer, seconds: float | None) -> Iterator[BlockingMessage]:
+def _pulled(handle: Consumer, seconds: float | None) -> Iterator[Message]:
     """The messages that can be pulled, until none comes for this time."""
     while True:
         message = handle.next(_PULL_S if seconds is None else seconds)
@@ -140,7 +136,7 @@ def _pulled(handle: Consumer, seconds: float | None) -> Iterator[BlockingMessage
             return
 
 
-def _answer(message: BlockingMessage, ack: bool, nak: bool, term: bool) -> None:
+def _answer(message: Message, ack: bool, nak: bool, term: bool) -> None:
     if nak:
         message.nak()
     elif term:
@@ -149,7 +145,7 @@ def _answer(message: BlockingMessage, ack: bool, nak: bool, term: bool) -> None:
         message.ack()
 
 
-def _print(session: Session, message: BlockingMessage, raw: bool, decoder: Decoder) -> None:
+def _print(session: Session, message: Message, raw: bool, decoder: Decoder) -> None:
     place = message.metadata
     if session.as_json:
         data: dict[str, object] = {
@@ -160,7 +156,7 @@ def _print(session: Session, message: BlockingMessage, raw: bool, decoder: Decod
             "pending": place.pending,
         }
         if message.raw_headers:
-            data["headers"] = message.headers
+            data["headers"] = message.headers.lists()
         print_json_line(data | decoder.data(message.subject, message.data))
     elif raw:
         sys.stdout.buffer.write(decoder.raw(message.subject, message.data) + b"\n")

@@ -13,7 +13,9 @@ from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from pelton.cli.consumers.explaining import Message, Pending
-    from pelton.client import BlockingClient, BlockingJetStream, ConsumerInfo
+    from pelton.client.base.models import ConsumerInfo
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
 
 
 @click.command()
@@ -47,7 +49,7 @@ def explain(session: Session, stream: str, consumer: str, seq: int | None) -> No
         print(f"{reason.kind}: {shown(reason.text)}")
 
 
-def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -> Message | None:
+def _message(js: JetStream, stream: str, info: ConsumerInfo, seq: int) -> Message | None:
     from pelton.cli.consumers.explaining import Message
     from pelton.errors import MessageNotFoundError
 
@@ -69,9 +71,7 @@ def _message(js: BlockingJetStream, stream: str, info: ConsumerInfo, seq: int) -
     return Message(found.seq, found.timestamp_ns, found.subject, newer)
 
 
-def _pending(
-    session: Session, client: BlockingClient, info: ConsumerInfo, seq: int
-) -> Pending | None:
+def _pending(session: Session, client: Client, info: ConsumerInfo, seq: int) -> Pending | None:
     """Whether the message waits for an ack, exactly; None if that is not known."""
     from pelton.cli.store.opening import is_store
 
@@ -104,7 +104,7 @@ def _pending_in(session: Session, stream: str, consumer: str, seq: int) -> Pendi
     return None
 
 
-def _pending_by(client: BlockingClient, info: ConsumerInfo, seq: int) -> Pending | None:
+def _pending_by(client: Client, info: ConsumerInfo, seq: int) -> Pending | None:
     """The answer to a request of 2020, which has the messages without an ack; None: this server has
     none of these requests, or an acknowledged message looks like one whose only delivery is over.
     """

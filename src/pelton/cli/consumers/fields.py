@@ -17,7 +17,7 @@ from pelton.cli.values import DURATION, LIFETIME, SIZE, WHOLE, Whole, Word, pair
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -214,7 +214,7 @@ def changes_anything(given: dict[str, Any]) -> bool:
 
 def with_options(base: ConsumerConfig, given: dict[str, Any], now_ns: int) -> ConsumerConfig:
     """The configuration with the values of the options; UsageError for options that do not go together."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     said = _said(given)
     fields: dict[str, Any] = {
@@ -251,7 +251,7 @@ def new_consumer(given: dict[str, Any], now_ns: int) -> ConsumerConfig:
     Values that are not given are those of the ``nats`` command: a push consumer needs no acks, a
     backoff limits the deliveries, and the last message of each subject is that of every subject.
     """
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     found = with_options(ConsumerConfig(max_deliver=-1), given, now_ns)
     if given["ack"] is None and found.deliver_subject:
@@ -313,7 +313,7 @@ def moment_of(text: str, now_ns: int, *, back: bool = False) -> int:
 
 def _linear(said: dict[str, Any]) -> list[Any]:
     """Waits that grow evenly: those of the ``nats`` command, which end one step before the longest."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     steps, first, last = said["backoff_steps"], said["backoff_min"], said["backoff_max"]
     if last < first:
@@ -337,6 +337,6 @@ def read_config(text: bytes, place: str) -> ConsumerConfig:
     from pelton.api import ConsumerConfig as Wire
     from pelton.api.codec import decode_response
     from pelton.cli.changes import read_fields
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     return decode_response(ConsumerConfig, read_fields(text, place, Wire))

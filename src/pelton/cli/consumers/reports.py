@@ -22,7 +22,7 @@ from pelton.cli.prompts import Asked
 from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from pelton.client import ConsumerInfo
+    from pelton.client.base.models import ConsumerInfo
 
 _COLUMNS = (
     "Consumer",

@@ -12,7 +12,8 @@ from pelton.cli.streams.selecting import api_level, expression_tests, values_of
 from pelton.cli.values import DURATION, Whole
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingJetStream, ConsumerInfo
+    from pelton.client.base.models import ConsumerInfo
+    from pelton.client.sync.jetstream import JetStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +42,7 @@ def selecting(function: F) -> F:
     return function
 
 
-def selected(js: BlockingJetStream, stream: str, asked: dict[str, Any]) -> list[ConsumerInfo]:
+def selected(js: JetStream, stream: str, asked: dict[str, Any]) -> list[ConsumerInfo]:
     """The consumers that meet every given condition; UsageError."""
     if asked["pull"] and asked["push"]:
         raise click.UsageError("--pull and --push exclude each other")

@@ -267,14 +267,14 @@ def _show(session: Session, name: str, *, connect: bool = False) -> int:
 
 def _problems(session: Session, name: str, connect: bool) -> list[str]:
     from pelton.cli.contexts import files as context_files
-    from pelton.client import connect_blocking
+    from pelton.client import sync
     from pelton.errors import PeltonError
 
     found = context_files.problems_of(name)
     if connect and not found:
         seconds = session.timeout / 1e9
         try:
-            connect_blocking(context=name, connect_timeout=seconds, timeout=seconds).close()
+            sync.connect(context=name, connect_timeout=seconds, timeout=seconds).close()
         except (PeltonError, OSError, ValueError) as error:
             found.append(f"cannot connect: {error}".replace("cannot connect: cannot", "cannot"))
     return found

@@ -16,8 +16,8 @@ from pelton.errors import NoRespondersError, PeltonError, PeltonTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pelton.client import BlockingClient
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client import sync
+    from pelton.client.sync.messages import Message
 
 TIMEOUT_SECONDS = 5.0
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -29,13 +29,13 @@ class Failed(PeltonError):
 
 def connect(
     servers: str, creds: str = "", cert: str = "", key: str = "", ca: str = ""
-) -> BlockingClient:
+) -> sync.Client:
     """A client of the servers, a list with commas, by default those of NATS_URL. ConnectError: none
     of them answers.
     """
+    from pelton.client import sync
     from pelton.client.base.addresses import TlsOptions, parse_servers
     from pelton.client.protocol.options import Options
-    from pelton.client.sync import connect_blocking
 
     tls = TlsOptions(cert_file=cert, key_file=key, ca_file=ca) if cert or key or ca else None
     options = Options(
@@ -45,10 +45,10 @@ def connect(
         reconnect=False,
         connect_timeout=TIMEOUT_SECONDS,
     )
-    return connect_blocking(options)
+    return sync.connect(options)
 
 
-def ask(client: BlockingClient, subject: str, body: bytes = b"") -> bytes:
+def ask(client: sync.Client, subject: str, body: bytes = b"") -> bytes:
     """The answer to a request of a dialect. PeltonTimeoutError: there is none."""
     try:
         return receive(client, subject, body, TIMEOUT_SECONDS).data
@@ -73,18 +73,20 @@ def ask(client: BlockingClient, subject: str, body: bytes = b"") -> bytes:
 
 
 def receive(
-    client: BlockingClient,
+    client: sync.Client,
     subject: str,
     body: bytes,
     seconds: float,
     headers: Mapping[str, Sequence[str]] | None = None,
-) -> BlockingMessage:
+) -> Message:
     """The first answer to a request, which may come on any subject. PeltonTimeoutError, NoRespondersError."""
     inbox = client.new_inbox()
     subscription = client.subscribe(inbox)
     try:
         client.publish(subject, body, reply=inbox, headers=headers)
         message = subscription.next(seconds)
+        if message is None:
+            raise PeltonTimeoutError(f"no answer from {subject!r} in {seconds} s")
         if not message.data and message.raw_headers.startswith(b"NATS/1.0 503"):
             raise NoRespondersError(subject)
         return message
@@ -92,7 +94,7 @@ def receive(
         subscription.unsubscribe()
 
 
-def pull(client: BlockingClient, stream: str, consumer: str) -> BlockingMessage:
+def pull(client: sync.Client, stream: str, consumer: str) -> Message:
     """The next message of a pull consumer. PeltonTimeoutError: there is none."""
     try:
         return receive(client, f"$JS.RN.{stream}.{consumer}", b"1", 1.0)

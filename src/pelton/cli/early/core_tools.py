@@ -123,13 +123,11 @@ def _sub(options: dict[str, str], words: list[str]) -> int:
         if client.last_error is not None:
             raise client.last_error
         print(f"Listening on [{shown(words[0])}]", flush=True)
-        number = 0
-        while True:
-            message = subscription.next(float("inf"))
-            number += 1
+        for number, message in enumerate(subscription, 1):
             mark = time.strftime("%Y/%m/%d %H:%M:%S ") if "t" in options else ""
             line = f"[#{number}] Received on [{shown(message.subject)}]"
             print(f"{mark}{line}: '{_text(message.data)}'", flush=True)
+    return 0
 
 
 # -- nats-bench ------------------------------------------------------------------------------------
@@ -191,7 +189,8 @@ def _bench(options: dict[str, str], words: list[str]) -> int:
             ready.wait()
             start = time.perf_counter()
             for _ in range(total):
-                subscription.next(60.0)
+                if subscription.next(60.0) is None:
+                    raise PeltonTimeoutError("no message in 60 s")
             received.append((total, time.perf_counter() - start))
 
     works = [guarded(publisher(share)) for share in shares(total, publishers)] if publishers else []

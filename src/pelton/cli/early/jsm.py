@@ -28,7 +28,7 @@ from pelton.errors import PeltonError, PeltonTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pelton.client import BlockingClient
+    from pelton.client.sync import Client
 
 USAGE = """
 Usage:
@@ -142,7 +142,7 @@ def _command(words: list[str]) -> str:
     raise _UsageError(f"no such command: {words[0]}{nearest(said, known)}")
 
 
-def _run(client: BlockingClient, command: str, words: list[str]) -> int:
+def _run(client: Client, command: str, words: list[str]) -> int:
     text = " ".join(words).encode("utf-8", "surrogateescape")
     if command == "info":
         if len(words) == 2:
@@ -201,7 +201,7 @@ def _list(answer: bytes) -> int:
     return 0
 
 
-def _account(client: BlockingClient) -> int:
+def _account(client: Client) -> int:
     found = _fields(ask(client, "$JS.INFO"))
     limits = found["limits"]
     most = limits["max_streams"]
@@ -217,7 +217,7 @@ def _bound(limit: int) -> str:
     return "Unlimited" if limit < 0 else size(limit)
 
 
-def _message_set(client: BlockingClient, name: bytes) -> int:
+def _message_set(client: Client, name: bytes) -> int:
     found = _fields(ask(client, "$JS.MSGSET.INFO", name))
     print()
     print(f"Messages: {found['Msgs']:,}")
@@ -314,7 +314,7 @@ def _asked_message_set() -> bytes:
     )
 
 
-def _asked_observable(client: BlockingClient) -> bytes:
+def _asked_observable(client: Client) -> bytes:
     print("Enter the following information")
     message_set = _prompt("Message Set Name: ")
     if not message_set or ask(client, "$JS.MSGSET.INFO", message_set.encode()).startswith(b"-ERR"):
@@ -355,7 +355,7 @@ def _json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def _next(client: BlockingClient, message_set: str, observable: str) -> int:
+def _next(client: Client, message_set: str, observable: str) -> int:
     message = pull(client, message_set, observable)
     print(f"Received response of {_text(message.data)}")
     print(f"Reply: {message.reply}")

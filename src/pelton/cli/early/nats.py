@@ -24,13 +24,9 @@ from pelton.errors import StreamNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pelton.client import (
-        BlockingClient,
-        BlockingJetStream,
-        ConsumerConfig,
-        StreamConfig,
-        StreamInfo,
-    )
+    from pelton.client.base.models import ConsumerConfig, StreamConfig, StreamInfo
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
 
 _OLD_FIELDS = frozenset(
     {"delivery_subject", "deliver_all", "deliver_last", "start_time", "stream_seq"}
@@ -44,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     return pelton(arguments, "nats")
 
 
-def print_data(client: BlockingClient, subject: str) -> None:
+def print_data(client: Client, subject: str) -> None:
     """Print the answer of the API of 2020, which is JSON. Failed: it is a refusal."""
     answer = ask(client, subject)
     if answer.startswith(b"-ERR"):
@@ -52,7 +48,7 @@ def print_data(client: BlockingClient, subject: str) -> None:
     print(answer.decode())
 
 
-def pick(js: BlockingJetStream, name: str, subjects: str | None) -> StreamInfo:
+def pick(js: JetStream, name: str, subjects: str | None) -> StreamInfo:
     """The info of a stream. Failed, with the text of 2020: it is not there."""
     try:
         return js.stream_info(name, subjects_filter=subjects)
@@ -77,7 +73,7 @@ def sure(question: str) -> None:
 
 
 def edit_streams(
-    js: BlockingJetStream,
+    js: JetStream,
     changes: Sequence[tuple[StreamConfig, StreamConfig]],
     *,
     force: bool,
@@ -103,7 +99,7 @@ def stream_config(text: bytes, place: str, present: StreamConfig) -> StreamConfi
     """The configuration with the fields of a file in place of its own; Mistakes."""
     from pelton.api import StreamConfig as Wire
     from pelton.cli.changes import read_fields
-    from pelton.client import StreamConfig
+    from pelton.client.base.models import StreamConfig
 
     found = read_fields(text, place, Wire)
     given = decode_response(StreamConfig, found)
@@ -116,7 +112,7 @@ def consumer_config(text: bytes, place: str) -> ConsumerConfig:
     from pelton.cli.changes import of_file, read_fields
     from pelton.cli.consumers.fields import read_config
     from pelton.cli.editing import Mistakes
-    from pelton.client import ConsumerConfig
+    from pelton.client.base.models import ConsumerConfig
 
     if not _OLD_FIELDS & of_file(text, place, lambda plain: keys_in(plain, place)):
         return read_config(text, place)

@@ -8,7 +8,7 @@ from pelton.api.dialects.configurations import old_stream
 from pelton.api.times import format_duration
 
 if TYPE_CHECKING:
-    from pelton.client import ConsumerInfo, StreamConfig, StreamInfo
+    from pelton.client.base.models import ConsumerInfo, StreamConfig, StreamInfo
 
 _LABELS = 21  # the column of the colons of a configuration
 _DAY_NS = 86_400 * 10**9

@@ -30,7 +30,8 @@ from pelton.cli.session import Session, command
 from pelton.cli.values import DURATION, SIZE_32, STORAGE, Whole
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingJetStream, KeyValueConfig, KeyValueStatus
+    from pelton.client.keyvalue.config import KeyValueConfig, KeyValueStatus
+    from pelton.client.sync.jetstream import JetStream
 
 _configured = bucket_options(
     "bucket",
@@ -74,7 +75,8 @@ _FIELDS = {
 
 def _changes(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a KeyValueConfig that the options change."""
-    from pelton.client import Nanoseconds, Republish
+    from pelton.client.base.durations import Nanoseconds
+    from pelton.client.base.models import Republish
 
     found = shared_changes(given, _FIELDS)
     if given["marker_ttl"] is not None:
@@ -106,7 +108,7 @@ def _copying(function: F) -> F:
 
 def _origin(mirror: str | None, domain: str) -> Any:
     """The bucket to mirror, also one of another domain."""
-    from pelton.client import ExternalStream, StreamSource
+    from pelton.client.base.models import ExternalStream, StreamSource
 
     if not domain:
         return mirror
@@ -133,7 +135,7 @@ def add(session: Session, /, bucket: str, mirror_domain: str, **given: Any) -> N
 
     Does nothing if the bucket exists with the same configuration.
     """
-    from pelton.client import KeyValueConfig
+    from pelton.client.keyvalue.config import KeyValueConfig
 
     changes = _changes(given)
     with session.connect() as client:
@@ -240,7 +242,7 @@ def _list_buckets(session: Session, found: list[KeyValueStatus]) -> None:
 
 def _list_keys(
     session: Session,
-    js: BlockingJetStream,
+    js: JetStream,
     bucket: str,
     filters: tuple[str, ...],
     verbose: bool,
@@ -286,7 +288,7 @@ def _list_keys(
 @click.pass_obj
 def compact(session: Session, bucket: str, older_than: int, force: bool) -> None:
     """Remove the markers of deleted keys of BUCKET, and the values before them."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     if not force:
         confirm(f"Really remove deleted keys of bucket {bucket}?")

@@ -58,7 +58,7 @@ def load(session: Session, bucket: str, file: Path, keep: bool) -> None:
     FILE is what `pelton kv dump` prints. It is read and checked as a whole before anything is
     stored.
     """
-    from pelton.client import KeyExistsError
+    from pelton.errors import KeyExistsError
 
     try:
         text = sys.stdin.buffer.read() if str(file) == "-" else read_input(file)

@@ -9,7 +9,7 @@ from pelton.cli.output import moment, number, payload, print_table, readable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pelton.client import KvEntry
+    from pelton.client.keyvalue.entries import KvEntry
 
 
 def entry_data(entry: KvEntry[bytes], *, value: bool = True) -> dict[str, object]:

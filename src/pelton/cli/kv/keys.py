@@ -16,7 +16,7 @@ from pelton.cli.values import DURATION, Whole
 from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from pelton.client import KvEntry
+    from pelton.client.keyvalue.entries import KvEntry
 
 _BUCKET, _KEY = click.argument("bucket"), click.argument("key")
 _FORCE = click.option("-f", "--force/--no-force", default=False, help="Do not ask.")
@@ -61,7 +61,7 @@ def create(session: Session, bucket: str, key: str, value: str | None, ttl: int 
 
     --ttl needs a bucket with --marker-ttl.
     """
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     data = body_of(value)
     lifetime = None if ttl is None else Nanoseconds(ttl)
@@ -157,7 +157,7 @@ def del_(session: Session, bucket: str, key: str | None, force: bool) -> None:
 @click.pass_obj
 def purge(session: Session, bucket: str, key: str, ttl: int | None, force: bool) -> None:
     """Delete KEY of BUCKET with its history. Only a marker stays."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     what = f"key {key} of {bucket} with its history"
     if not force:
@@ -242,7 +242,6 @@ def watch(
     A KEY may be a filter such as "eu.>"; without one, all keys are watched. The watch continues
     after a lost connection, and neither misses nor repeats a change that the bucket still holds.
     """
-    from pelton.errors import PeltonTimeoutError
 
     with told_of_losses(), session.connect(lasting=True) as client:
         opened = session.jetstream(client).key_value(bucket)
@@ -255,9 +254,8 @@ def watch(
         ) as changes:
             seen = 0
             while not count or seen < count:
-                try:
-                    entry = changes.next(wait / 1e9 if wait else None)
-                except PeltonTimeoutError:
+                entry = changes.next(wait / 1e9 if wait else None)
+                if entry is None:
                     end_of_wait(client)
                     return
                 seen += 1

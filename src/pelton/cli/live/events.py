@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pelton.cli.messages.showing import hear_out, told_of_losses
+from pelton.cli.messages.showing import arrived, hear_out, told_of_losses
 from pelton.cli.output import print_json_line
 from pelton.cli.session import Session, command
 from pelton.cli.values import DURATION, PATTERN_ERRORS, Whole
@@ -19,7 +19,8 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient, BlockingJetStream
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
 
 ADVISORIES = "$JS.EVENT.ADVISORY.>"
 METRICS = "$JS.EVENT.METRIC.>"
@@ -104,21 +105,20 @@ def _tell_listening(session: Session, asked: dict[str, Any], subjects: list[str]
     sys.stderr.flush()
 
 
-def _arriving(client: BlockingClient, subjects: list[str]) -> Iterator[tuple[str, bytes]]:
+def _arriving(client: Client, subjects: list[str]) -> Iterator[tuple[str, bytes]]:
     listening = [client.subscribe(subject) for subject in subjects]
     hear_out(client)
 
     def coming() -> Iterator[tuple[str, bytes]]:
         while client.wait_until(lambda: any(each.pending for each in listening), float("inf")):
             for each in listening:
-                while each.pending:
-                    message = each.next(0)
+                for message in arrived(each):
                     yield message.subject, message.data
 
     return coming()
 
 
-def _stored(js: BlockingJetStream, stream: str, since: int) -> Iterator[tuple[str, bytes]]:
+def _stored(js: JetStream, stream: str, since: int) -> Iterator[tuple[str, bytes]]:
     begin_ns = time.time_ns() - since if since else None
     consumer = js.ordered_consumer(stream, start_time=begin_ns)
     consumer.info()  # StreamNotFoundError now, not later

@@ -19,7 +19,7 @@ from pelton.cli.values import DURATION, PAYLOAD_SIZE, Whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pelton.client import BlockingClient
+    from pelton.client.sync import Client
 
 _STAMP = 8  # bytes of the time in each message
 PERCENTILES = (10.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0)
@@ -129,7 +129,7 @@ def latency(
     _show(session, places, trips, ordered, bytes_each, (rate, seconds))
 
 
-def _check_permissions(sender: BlockingClient, receiver: BlockingClient, subject: str) -> None:
+def _check_permissions(sender: Client, receiver: Client, subject: str) -> None:
     """Raise the server's error if the client may not subscribe or publish."""
     receiver.subscribe(subject).unsubscribe()
     receiver.flush()

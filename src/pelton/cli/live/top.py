@@ -18,7 +18,7 @@ from pelton.cli.values import WHOLE, Real, Whole, Word
 from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingClient
+    from pelton.client.sync import Client
 
 Connection = dict[str, Any]
 
@@ -196,7 +196,7 @@ def top(
                     return
 
 
-def _pause(screen: Screen, view: _View, client: BlockingClient, interval: float) -> bool:
+def _pause(screen: Screen, view: _View, client: Client, interval: float) -> bool:
     """Wait for the next snapshot, and obey keys; False for the end."""
     deadline = time.monotonic() + interval
     while True:
@@ -220,7 +220,7 @@ class _View:
     def __init__(
         self,
         session: Session,
-        client: BlockingClient,
+        client: Client,
         server: str,
         sort: str,
         *,

@@ -133,9 +133,10 @@ def _ask(
         deadline = time.monotonic() + session.timeout / 1e9
         while time.monotonic() < deadline and not complete(answers):
             wait = deadline - time.monotonic() if not answers else _wait(answers, deadline)
-            if not client.wait_until(lambda: listening.pending > 0, wait):
+            answer = listening.next(wait)
+            if answer is None:
                 break
-            answers.append(json.loads(listening.next(0).data))
+            answers.append(json.loads(answer.data))
     if not answers:
         text = "no server told of the message: it needs nats-server 2.11, or was refused"
         raise click.ClickException(text)

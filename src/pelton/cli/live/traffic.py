@@ -8,7 +8,7 @@ from collections import Counter, deque
 import click
 
 from pelton.cli.live.screen import Screen, opened, table
-from pelton.cli.messages.showing import hear_out
+from pelton.cli.messages.showing import arrived, hear_out
 from pelton.cli.output import number, print_json_line, print_table, size
 from pelton.cli.session import Session, command
 from pelton.cli.values import Real, Whole
@@ -79,8 +79,7 @@ def traffic(session: Session, subjects: tuple[str, ...], count: int, interval: f
                     while (left := until - time.monotonic()) > 0:
                         client.wait_until(lambda: any(each.pending for each in listening), left)
                         for each in listening:
-                            while each.pending:
-                                message = each.next(0)
+                            for message in arrived(each):
                                 counts[kind_of(message.subject, message.reply)] += 1
                                 counts["bytes"] += len(message.data)
 

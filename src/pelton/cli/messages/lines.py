@@ -19,7 +19,7 @@ from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from pelton.cli.messages.decoding import Decoder
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client.sync.messages import Message
 
 FIELDS = (
     "subject",
@@ -56,7 +56,7 @@ class Line:
                     f'"{field}" is no field; there are {", ".join(FIELDS)}, header.NAME'
                 )
 
-    def of(self, message: BlockingMessage, decoder: Decoder) -> bytes:
+    def of(self, message: Message, decoder: Decoder) -> bytes:
         """The line of a message, without its end."""
         found = []
         for literal, field, spec in self._parts:
@@ -67,9 +67,9 @@ class Line:
                 found.append(format(self._value(field, message, decoder), spec).encode())
         return b"".join(found)
 
-    def _value(self, field: str, message: BlockingMessage, decoder: Decoder) -> Any:
+    def _value(self, field: str, message: Message, decoder: Decoder) -> Any:
         if field.startswith(_HEADER):
-            return shown(", ".join(message.headers.get(field.removeprefix(_HEADER), ())))
+            return shown(", ".join(message.headers.get_all(field.removeprefix(_HEADER))))
         stored = message.metadata if message.reply.startswith("$JS.ACK.") else None
         if field in _STORED:
             if stored is None:
@@ -81,7 +81,9 @@ class Line:
         if field == "size":
             return len(message.data)
         if field == "headers":
-            return shown(", ".join(f"{k}: {v}" for k, vs in message.headers.items() for v in vs))
+            return shown(
+                ", ".join(f"{k}: {v}" for k, vs in message.headers.lists().items() for v in vs)
+            )
         if field == "data":
             return decoder.raw(message.subject, message.data).decode("utf-8", "replace")
         return shown(getattr(message, field))

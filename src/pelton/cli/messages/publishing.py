@@ -18,7 +18,9 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient, BlockingJetStream, PubAck
+    from pelton.client.base.models import PubAck
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
 
 
 class Sending(NamedTuple):
@@ -112,7 +114,7 @@ def _repeated(data: bytes, count: int) -> Iterator[bytes]:
 
 
 def _messages(
-    client: BlockingClient, sending: Sending, bodies: Iterator[bytes]
+    client: Client, sending: Sending, bodies: Iterator[bytes]
 ) -> Iterator[tuple[str, bytes]]:
     """Subject and body of each message, with templates filled in and waits between."""
     for number, data in enumerate(bodies, 1):
@@ -128,9 +130,7 @@ def _messages(
         yield subject, data
 
 
-def _publish(
-    session: Session, client: BlockingClient, sending: Sending, bodies: Iterator[bytes]
-) -> None:
+def _publish(session: Session, client: Client, sending: Sending, bodies: Iterator[bytes]) -> None:
     count = size = 0
     for subject, data in _messages(client, sending, bodies):
         client.publish(subject, data, reply=sending.reply, headers=sending.headers)
@@ -146,7 +146,7 @@ def _publish(
 
 
 def _publish_atomic(
-    session: Session, js: BlockingJetStream, sending: Sending, bodies: Iterator[bytes]
+    session: Session, js: JetStream, sending: Sending, bodies: Iterator[bytes]
 ) -> None:
     """Store all messages, or none."""
     batch = js.atomic_batch()

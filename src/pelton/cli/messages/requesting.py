@@ -26,8 +26,8 @@ from pelton.cli.values import DURATION, Whole, Word
 from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingClient
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client.sync import Client
+    from pelton.client.sync.messages import Message
 
 
 @click.command()
@@ -126,9 +126,7 @@ def _stamp(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def _one(
-    client: BlockingClient, subject: str, data: bytes, headers: dict[str, list[str]]
-) -> BlockingMessage:
+def _one(client: Client, subject: str, data: bytes, headers: dict[str, list[str]]) -> Message:
     from pelton.errors import PeltonTimeoutError
 
     try:
@@ -137,9 +135,7 @@ def _one(
         raise client.last_error or late from None
 
 
-def filled_request(
-    client: BlockingClient, subject: str, data: bytes, number: int
-) -> tuple[str, bytes]:
+def filled_request(client: Client, subject: str, data: bytes, number: int) -> tuple[str, bytes]:
     """Subject and body of request ``number``, templates filled in."""
     if "{{" not in subject and b"{{" not in data:
         return subject, data
@@ -187,7 +183,7 @@ def reply(
             print(shown(f"listening on {subject}"), file=sys.stderr, flush=True)
         while not count or answered < count:
             asked = subscription.next(float("inf"))
-            if not asked.reply:
+            if asked is None or not asked.reply:
                 continue
             answered += 1
             if sleep:
@@ -195,7 +191,7 @@ def reply(
             given = dict(headers)
             data = asked.data
             if echo:
-                given |= asked.headers
+                given |= asked.headers.lists()
                 given |= {"NATS-Request-Subject": [asked.subject]}
             elif program is not None:
                 data = _output_of(session, program, asked)
@@ -206,13 +202,13 @@ def reply(
             _tell(session, asked, answered)
 
 
-def _filled_body(client: BlockingClient, body: str, asked: BlockingMessage, number: int) -> bytes:
+def _filled_body(client: Client, body: str, asked: Message, number: int) -> bytes:
     request = asked.data.decode("utf-8", "surrogateescape")
     made = filled(body, number, time.time_ns(), client.new_id, random_letters, request)
     return made.encode("utf-8", "surrogateescape")
 
 
-def _output_of(session: Session, program: str, asked: BlockingMessage) -> bytes:
+def _output_of(session: Session, program: str, asked: Message) -> bytes:
     """The output of the command; if it fails, an error on stderr and an empty answer."""
     import shlex
 
@@ -235,7 +231,7 @@ def _output_of(session: Session, program: str, asked: BlockingMessage) -> bytes:
     return done.stdout
 
 
-def _tell(session: Session, asked: BlockingMessage, number: int) -> None:
+def _tell(session: Session, asked: Message, number: int) -> None:
     if session.as_json:
         print_json_line({"subject": asked.subject, "bytes": len(asked.data), "count": number})
     else:

@@ -11,7 +11,8 @@ from pelton.cli.values import DURATION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client import BlockingJetStream, PubAck
+    from pelton.client.base.models import PubAck
+    from pelton.client.sync.jetstream import JetStream
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -61,14 +62,14 @@ def wants_schedule(given: dict[str, Any]) -> bool:
 
 
 def schedule(
-    js: BlockingJetStream,
+    js: JetStream,
     subject: str,
     data: bytes,
     headers: dict[str, list[str]],
     given: dict[str, Any],
 ) -> PubAck:
     """Store the schedule."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     times = {field: given[name] for name, field in _TIMES.items() if given[name] is not None}
     for field in ("delay", "every"):

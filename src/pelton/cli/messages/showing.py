@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pelton.cli.session import Session
-    from pelton.client import BlockingClient
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client.sync import Client
+    from pelton.client.sync.messages import Message
+    from pelton.client.sync.subscription import Subscription
 
 AS_IT_IS = Decoder()
 
@@ -49,11 +50,17 @@ def headers_of(given: tuple[str, ...]) -> dict[str, list[str]]:
     return headers
 
 
-def hear_out(client: BlockingClient) -> None:
+def hear_out(client: Client) -> None:
     """Wait until the server has read everything; raises its refusal, such as a permission."""
     client.flush()
     if client.last_error is not None:
         raise client.last_error
+
+
+def arrived(subscription: Subscription) -> Iterator[Message]:
+    """The messages that are here, without waiting for others."""
+    while (message := subscription.next(0)) is not None:
+        yield message
 
 
 @contextlib.contextmanager
@@ -72,7 +79,7 @@ def told_of_losses() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def end_of_wait(client: BlockingClient) -> None:
+def end_of_wait(client: Client) -> None:
     """Nothing came within --wait; raises ConnectionLostError without a connection, as something may have."""
     from pelton.errors import ConnectionLostError
 
@@ -82,18 +89,18 @@ def end_of_wait(client: BlockingClient) -> None:
         )
 
 
-def data_of(message: BlockingMessage, decoder: Decoder = AS_IT_IS) -> dict[str, object]:
+def data_of(message: Message, decoder: Decoder = AS_IT_IS) -> dict[str, object]:
     """A message in JSON."""
     data: dict[str, object] = {"subject": message.subject}
     if message.reply:
         data["reply"] = message.reply
     if message.raw_headers:
-        data["headers"] = message.headers
+        data["headers"] = message.headers.lists()
     return data | decoder.data(message.subject, message.data)
 
 
 def print_message(
-    session: Session, message: BlockingMessage, raw: bool, mark: str, decoder: Decoder = AS_IT_IS
+    session: Session, message: Message, raw: bool, mark: str, decoder: Decoder = AS_IT_IS
 ) -> None:
     """Print a message in the form that was asked for; ``mark`` stands before it for people."""
     if session.as_json:
@@ -105,32 +112,32 @@ def print_message(
         show_message(message, mark, decoder)
 
 
-def print_answer(session: Session, answer: BlockingMessage, raw: bool, decoder: Decoder) -> None:
+def print_answer(session: Session, answer: Message, raw: bool, decoder: Decoder) -> None:
     """Print the answer to a request: its payload on stdout, all else on stderr unless JSON is asked for."""
     if session.as_json or raw:
         print_message(session, answer, raw, "", decoder)
         return
     print(shown(answer.subject), file=sys.stderr)
-    for name, values in answer.headers.items():
+    for name, values in answer.headers.lists().items():
         for value in values:
             print(shown(f"{name}: {value}"), file=sys.stderr)
     print(decoder.text(answer.subject, answer.data), flush=True)
 
 
 def show_message(
-    message: BlockingMessage, mark: str = "", decoder: Decoder = AS_IT_IS, *, body: bool = True
+    message: Message, mark: str = "", decoder: Decoder = AS_IT_IS, *, body: bool = True
 ) -> None:
     """Print a message for people."""
     print(shown(f"{mark}{message.subject}{_origin(message)}"), flush=not body)
     if message.raw_headers:
-        for name, values in message.headers.items():
+        for name, values in message.headers.lists().items():
             for value in values:
                 print(shown(f"{name}: {value}"), flush=not body)
     if body:
         print(decoder.text(message.subject, message.data), flush=True)
 
 
-def _origin(message: BlockingMessage) -> str:
+def _origin(message: Message) -> str:
     """Where an answer is awaited; of a message that a consumer delivered, where it is in the stream."""
     from pelton.api.subjects import parse_ack
 

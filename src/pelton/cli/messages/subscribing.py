@@ -14,6 +14,7 @@ import click
 from pelton.cli.messages.decoding import Decoder, decoded
 from pelton.cli.messages.lines import LineOrForm
 from pelton.cli.messages.showing import (
+    arrived,
     end_of_wait,
     hear_out,
     print_message,
@@ -28,8 +29,10 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingClient, BlockingJetStream
-    from pelton.client.sync.messages import Message as BlockingMessage
+    from pelton.client.base.headers import Headers
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
+    from pelton.client.sync.messages import Message
 
 _STREAMING = ("stream", "durable", "start_sequence", "deliver", "since", "at_end")
 _FETCH_MAX = 256
@@ -171,12 +174,12 @@ class _Printer:
         if not quiet:
             print(shown(f"listening on {', '.join(subjects)}"), file=sys.stderr, flush=True)
 
-    def wants(self, message: BlockingMessage, inboxes: str) -> bool:
+    def wants(self, message: Message, inboxes: str) -> bool:
         """Whether a message is printed: under the inboxes only an answer to a request that was."""
         answers = self._asked["match_replies"] and message.subject.startswith(inboxes)
         return not answers or message.subject in self._requests
 
-    def take(self, message: BlockingMessage) -> None:
+    def take(self, message: Message) -> None:
         """Print a message."""
         self.taken += 1
         asked = self._asked
@@ -201,7 +204,7 @@ class _Printer:
         else:
             print_message(self._session, message, asked["raw"], self._mark(message), self._decoder)
 
-    def _mark(self, message: BlockingMessage) -> str:
+    def _mark(self, message: Message) -> str:
         parts = [f"[#{self.taken}] "]
         if self._asked["timestamp"]:
             parts.append(time.strftime("%H:%M:%S "))
@@ -211,7 +214,7 @@ class _Printer:
             parts.append(f"answer to #{request}: ")
         return "".join(parts)
 
-    def _dump(self, message: BlockingMessage, folder: str) -> None:
+    def _dump(self, message: Message, folder: str) -> None:
         """Write a message as the ``nats`` command does: its fields, the payload in base64."""
         import base64
         import json
@@ -219,7 +222,7 @@ class _Printer:
         fields = {
             "Subject": message.subject,
             "Reply": message.reply,
-            "Header": message.headers or None,
+            "Header": message.headers.lists() or None,
             "Data": base64.b64encode(message.data).decode(),
         }
         text = json.dumps(fields, ensure_ascii=False)
@@ -255,8 +258,8 @@ class _Printer:
 
 
 def _arriving(
-    client: BlockingClient, subjects: tuple[str, ...], asked: dict[str, Any], printer: _Printer
-) -> Iterator[BlockingMessage]:
+    client: Client, subjects: tuple[str, ...], asked: dict[str, Any], printer: _Printer
+) -> Iterator[Message]:
     """The messages on the subjects, for each subject in the order of arrival."""
     inboxes = client.new_inbox().rpartition(".")[0] + "."
     wanted = [*subjects, *([client.new_inbox()] if asked["inbox"] else [])]
@@ -271,15 +274,12 @@ def _arriving(
     seconds = asked["wait"] / 1e9 if asked["wait"] else float("inf")
     while client.wait_until(lambda: any(each.pending for each in listening), seconds):
         for each, printer.pattern in zip(listening, wanted, strict=True):
-            while each.pending:
-                message = each.next(0)
+            for message in arrived(each):
                 if printer.wants(message, inboxes):
                     yield message
 
 
-def _stored(
-    js: BlockingJetStream, subjects: tuple[str, ...], asked: dict[str, Any]
-) -> Iterator[BlockingMessage]:
+def _stored(js: JetStream, subjects: tuple[str, ...], asked: dict[str, Any]) -> Iterator[Message]:
     """The messages of a stream, in its order."""
     stream = asked["stream"] or js.stream_name_by_subject(subjects[0])
     handle = _handle(js, stream, subjects, asked)
@@ -300,7 +300,7 @@ class _Direct(NamedTuple):
 
     subject: str
     data: bytes
-    headers: dict[str, list[str]]
+    headers: Headers
     reply: str = ""
 
     @property
@@ -309,9 +309,7 @@ class _Direct(NamedTuple):
         return b"headers" if self.headers else b""
 
 
-def _direct(
-    js: BlockingJetStream, subjects: tuple[str, ...], asked: dict[str, Any]
-) -> Iterator[_Direct]:
+def _direct(js: JetStream, subjects: tuple[str, ...], asked: dict[str, Any]) -> Iterator[_Direct]:
     """The messages of a stream by direct gets; then it is asked again each second."""
     stream = asked["stream"] or js.stream_name_by_subject(subjects[0])
     if len(subjects) > 1:
@@ -351,9 +349,9 @@ def _draw(session: Session, subjects: tuple[str, ...]) -> None:
         def sample() -> dict[str, Sample]:
             client.flush()  # what the server has sent is here then
             for each in listening:
-                while each.pending:
+                for message in arrived(each):
                     counts["messages"] += 1
-                    counts["bytes"] += len(each.next(0).data)
+                    counts["bytes"] += len(message.data)
             return {
                 "messages": Sample(counts["messages"]),
                 "bytes": Sample(counts["bytes"], size),
@@ -367,11 +365,10 @@ def _filters(subjects: tuple[str, ...], asked: dict[str, Any]) -> tuple[str, ...
     return subjects or ((">",) if asked["deliver"] == "last_per_subject" else ())
 
 
-def _handle(
-    js: BlockingJetStream, stream: str, subjects: tuple[str, ...], asked: dict[str, Any]
-) -> Any:
+def _handle(js: JetStream, stream: str, subjects: tuple[str, ...], asked: dict[str, Any]) -> Any:
     """The durable consumer, which is made if it does not exist, or an ordered consumer."""
-    from pelton.client import ConsumerConfig, Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
+    from pelton.client.base.models import ConsumerConfig
     from pelton.errors import ConsumerNotFoundError
 
     starts = [name for name in ("start_sequence", "deliver", "since") if asked[name] is not None]

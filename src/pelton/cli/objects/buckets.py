@@ -23,7 +23,9 @@ from pelton.cli.session import Session, command
 from pelton.cli.values import STORAGE
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingJetStream, BlockingObjectStore, ObjectStoreStatus
+    from pelton.client.objects.models import ObjectStoreStatus
+    from pelton.client.sync.jetstream import JetStream
+    from pelton.client.sync.objectstore import ObjectStore
 
 _configured = bucket_options("object store", values="objects", compressed="objects")
 
@@ -45,7 +47,7 @@ def add(session: Session, /, bucket: str, **given: Any) -> None:
 
     Does nothing if it exists with the same configuration.
     """
-    from pelton.client import ObjectStoreConfig
+    from pelton.client.objects.models import ObjectStoreConfig
 
     config = ObjectStoreConfig(bucket=bucket, **shared_changes(given))
     with session.connect() as client:
@@ -59,7 +61,7 @@ def add(session: Session, /, bucket: str, **given: Any) -> None:
 @click.pass_obj
 def edit(session: Session, /, bucket: str, **given: Any) -> None:
     """Change the configuration of the object store BUCKET. Options that are not given change nothing."""
-    from pelton.client import ObjectStoreConfig
+    from pelton.client.objects.models import ObjectStoreConfig
 
     changes = shared_changes(given)
     if not changes:
@@ -96,7 +98,7 @@ def seal(session: Session, bucket: str, force: bool) -> None:
     show_store(session, status)
 
 
-def opened(js: BlockingJetStream, bucket: str) -> BlockingObjectStore:
+def opened(js: JetStream, bucket: str) -> ObjectStore:
     """An object store that exists; ClickException when it does not."""
     from pelton.errors import BucketNotFoundError
 

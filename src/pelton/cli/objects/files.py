@@ -29,7 +29,8 @@ from pelton.cli.values import DURATION, SIZE, Whole, pairs
 from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingObjectStore, ObjectInfo, ObjectStoreStatus
+    from pelton.client.objects.models import ObjectInfo, ObjectStoreStatus
+    from pelton.client.sync.objectstore import ObjectStore
 
 _BUCKET = click.argument("bucket")
 _PROGRESS = click.option("--progress/--no-progress", default=True, help="Show a progress bar.")
@@ -87,17 +88,17 @@ def put(
                 metadata=properties,
                 chunk_size=chunk_size,
                 progress=bar,
-                patience=_patience_s(session),
+                timeout=_transfer_timeout(session),
             )
     show_object(session, stored)
 
 
-def _patience_s(session: Session) -> float:
+def _transfer_timeout(session: Session) -> float:
     """How long a transfer may make no progress; it outlives a restart of the server, or a vote for a leader."""
     return 4 * session.timeout / 1e9
 
 
-def _ask_to_replace(store: BlockingObjectStore, name: str, stdin: bool) -> None:
+def _ask_to_replace(store: ObjectStore, name: str, stdin: bool) -> None:
     from pelton.errors import ObjectNotFoundError
 
     try:
@@ -147,7 +148,7 @@ def get(
                 name,
                 sys.stdout.buffer if stdout else target,
                 progress=bar,
-                patience=_patience_s(session),
+                timeout=_transfer_timeout(session),
             )
     if stdout:
         sys.stdout.buffer.flush()
@@ -297,20 +298,15 @@ def watch(
     session: Session, bucket: str, updates: bool, deletes: bool, count: int, wait: int
 ) -> None:
     """Print the objects of BUCKET, and then every change, until interrupted."""
-    from pelton.errors import PeltonTimeoutError
-
     with told_of_losses(), session.connect(lasting=True) as client:
         store = opened(session.jetstream(client), bucket)
         with store.watch(updates_only=updates, ignore_deletes=not deletes) as changes:
             seen = 0
             while not count or seen < count:
-                try:
-                    found = changes.next(wait / 1e9 if wait else None)
-                except PeltonTimeoutError:
+                found = changes.next(wait / 1e9 if wait else None)
+                if found is None:
                     end_of_wait(client)
                     return
-                if found is None:
-                    continue  # the present objects are over
                 seen += 1
                 _show_change(session, found)
 

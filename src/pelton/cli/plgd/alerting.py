@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.plgd.spark.lake import Counts, Lake
     from pelton.plgd.spark.watching import Watch
 
@@ -103,7 +103,7 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def watch_of(
-    client: BlockingClient, lake: Lake, folder: Path, alerts: str | None, **given: Any
+    client: Client, lake: Lake, folder: Path, alerts: str | None, **given: Any
 ) -> Watch | None:
     """The watcher of devices and commands, with a stream of alerts, which is created if needed; None without."""
     if alerts is None:
@@ -117,7 +117,7 @@ def watch_of(
     return Watch(client, lake, bounds, alerts=alerts, stream=stream, is_whole=whole)
 
 
-def born_alerts(client: BlockingClient, alerts: str) -> int:
+def born_alerts(client: Client, alerts: str) -> int:
     """When the stream of alerts was made, which is now if it was not there; NotTaken if it takes no alerts."""
     from pelton.client.base.models import StreamConfig
     from pelton.errors import StreamNotFoundError
@@ -133,9 +133,9 @@ def born_alerts(client: BlockingClient, alerts: str) -> int:
     return int(info.created)
 
 
-def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
+def born_bucket(client: Client, bucket: str) -> tuple[int, bool]:
     """When a bucket was made, which is now if it was not there, and whether that is so."""
-    from pelton.client import KeyValueConfig
+    from pelton.client.keyvalue.config import KeyValueConfig
     from pelton.errors import BucketNotFoundError, StreamNotFoundError
 
     js = client.jetstream()
@@ -151,7 +151,7 @@ def born_bucket(client: BlockingClient, bucket: str) -> tuple[int, bool]:
 class Twins:
     """Puts changed twins into a bucket; all twins if the bucket was created before the run or during it."""
 
-    def __init__(self, client: BlockingClient, lake: Lake, bucket: str) -> None:
+    def __init__(self, client: Client, lake: Lake, bucket: str) -> None:
         """Makes the bucket if it is not there, and fills it."""
         self.client, self.lake, self.bucket = client, lake, bucket
         self.born, is_new = born_bucket(client, bucket)
@@ -172,7 +172,7 @@ class Twins:
 
 
 def back_to(
-    client: BlockingClient, lake: Lake, bucket: str | None, watch: Watch | None
+    client: Client, lake: Lake, bucket: str | None, watch: Watch | None
 ) -> Callable[[Counts], None] | None:
     """The function that puts the twins of a batch into a bucket, and sends its alerts; None for neither."""
     if bucket is None and watch is None:

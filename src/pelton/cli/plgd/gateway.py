@@ -146,7 +146,7 @@ async def serving(
     """A gateway for as long as the context; its port."""
     from contextlib import AsyncExitStack
 
-    from pelton.client import connect
+    from pelton.client.aio import connect
     from pelton.plgd.gateway import GatewayServer
 
     async with AsyncExitStack() as stack:

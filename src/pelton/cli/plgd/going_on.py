@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pelton.client import StreamInfo
+    from pelton.client.base.models import StreamInfo
     from pelton.plgd.spark.lake import Lake
 
 EARLIEST = "earliest"

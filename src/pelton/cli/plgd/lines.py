@@ -15,8 +15,8 @@ from pelton.errors import StreamNotFoundError, not_installed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import BlockingJetStream
     from pelton.client.base.models import StreamInfo
+    from pelton.client.sync.jetstream import JetStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def no_stream(stream: str) -> click.ClickException:
     )
 
 
-def stream_of(js: BlockingJetStream, stream: str) -> StreamInfo:
+def stream_of(js: JetStream, stream: str) -> StreamInfo:
     """The info of a stream; if there is none, an error that says how to create it."""
     try:
         return js.stream_info(stream)

@@ -34,11 +34,11 @@ def server_at(folder: Path, port: int) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     """Whether a NATS server is there, also one that requires credentials."""
-    from pelton.client.sync import connect_blocking
+    from pelton.client.sync import connect
     from pelton.errors import AuthenticationError, PeltonError
 
     try:
-        connect_blocking(url).close()
+        connect(url).close()
     except AuthenticationError:
         return True
     except (PeltonError, OSError):
@@ -75,7 +75,7 @@ def _own_server(folder: Path, port: int) -> Iterator[str]:
 
 def _wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
     """Wait until a server answers; an error if it ends."""
-    from pelton.client.sync import connect_blocking
+    from pelton.client.sync import connect
     from pelton.errors import PeltonError
 
     deadline = time.monotonic() + START_SECONDS
@@ -85,7 +85,7 @@ def _wait_for_server(child: subprocess.Popen[bytes], url: str, log: Path) -> Non
             said = lines[-1].partition("] ")[2].partition("] ")[2] or f"status {child.returncode}"
             raise click.ClickException(f"the server ended: {said} (see {log})")
         try:
-            connect_blocking(url).close()
+            connect(url).close()
             return
         except (PeltonError, OSError):
             if time.monotonic() > deadline:

@@ -21,7 +21,7 @@ from pelton.cli.values import Whole
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pelton.client import BlockingJetStream
+    from pelton.client.sync.jetstream import JetStream
 
 DUPLICATE_WINDOW_NS = 600 * 10**9
 TELL_EVERY = 1000
@@ -112,9 +112,10 @@ def _opened(file: str) -> TextIO:
         raise click.ClickException(f"cannot read {file}: {error.strerror}") from None
 
 
-def _create(js: BlockingJetStream, name: str) -> None:
+def _create(js: JetStream, name: str) -> None:
     """Create the stream as a hub's, if it is missing."""
-    from pelton.client import Nanoseconds, StreamConfig
+    from pelton.client.base.durations import Nanoseconds
+    from pelton.client.base.models import StreamConfig
     from pelton.errors import StreamNotFoundError
 
     try:
@@ -124,7 +125,7 @@ def _create(js: BlockingJetStream, name: str) -> None:
         js.create_stream(StreamConfig(name=name, subjects=["plgd.>"], duplicate_window=window))
 
 
-def _publish(js: BlockingJetStream, items: Iterator[_Item], rate: int | None) -> int:
+def _publish(js: JetStream, items: Iterator[_Item], rate: int | None) -> int:
     """Publish with many acks outstanding; how many."""
     count = 0
     started = time.monotonic()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pelton.client import BlockingJetStream
+    from pelton.client.sync.jetstream import JetStream
     from pelton.plgd.spark.lake import Counts, Lake
     from pelton.plgd.spark.running import Source
 
@@ -53,7 +53,7 @@ class Stopped(Exception):  # it is no error
 class Progress:
     """Tells of each batch that the tables hold: as a line for a person, or of JSON."""
 
-    def __init__(self, js: BlockingJetStream, stream: str, *, as_json: bool) -> None:
+    def __init__(self, js: JetStream, stream: str, *, as_json: bool) -> None:
         """``js`` is asked how far the stream is."""
         self.js = js
         self.stream = stream

@@ -16,7 +16,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _FORCE = click.option("-f", "--force/--no-force", default=False, help="Do not ask.")
 _SHOWN_MOST = 20
@@ -45,7 +45,7 @@ def reload(session: Session, server: str, force: bool) -> None:
         print(shown(f"reloaded the configuration of {found.name}"))
 
 
-def find_server(client: BlockingClient, name: str) -> Answer:
+def find_server(client: Client, name: str) -> Answer:
     """The server with this ID or name; ClickException if none answers."""
     if is_server_id(name):
         (found,) = gather(client, f"$SYS.REQ.SERVER.{name}.IDZ", {}, 1)

@@ -21,10 +21,10 @@ from pelton.cli.server.reporting import Column, Row
 from pelton.cli.server.watching import draw
 from pelton.cli.session import Session, command
 from pelton.cli.values import DURATION, PATTERN_ERRORS, Whole
-from pelton.errors import PeltonTimeoutError
 
 if TYPE_CHECKING:
-    from pelton.client import BlockingMessage, BlockingSubscription
+    from pelton.client.sync.messages import Message
+    from pelton.client.sync.subscription import Subscription
 
 _SUBJECTS = "$JS.API.>"
 _WITHOUT_NAMES = ("INFO", "STREAM.NAMES", "STREAM.LIST")
@@ -131,11 +131,10 @@ def parts(subject: str) -> tuple[str, str, str] | None:
     )  # CONSUMER.CREATE: the filter is behind the name
 
 
-def account_of(message: BlockingMessage) -> str:
+def account_of(message: Message) -> str:
     """The account that asks; "" if the server does not say."""
-    values = message.headers.get("Nats-Request-Info") or [""]
     try:
-        found: Any = json.loads(values[0])
+        found: Any = json.loads(message.headers.get("Nats-Request-Info", ""))
     except ValueError:
         return ""
     return str(found.get("acc", "")) if isinstance(found, dict) else ""
@@ -202,12 +201,11 @@ def requests(
                 return
 
 
-def _listen(watched: BlockingSubscription, counter: Counter, until: float) -> None:
+def _listen(watched: Subscription, counter: Counter, until: float) -> None:
     """Count requests until then."""
     while (left := until - time.monotonic()) > 0:
-        try:
-            message = watched.next(timeout=left)
-        except PeltonTimeoutError:
+        message = watched.next(timeout=left)
+        if message is None:
             return
         counter.take(message.subject, account_of(message), int(time.monotonic()))
 

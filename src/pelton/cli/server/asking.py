@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pelton.cli.session import Session
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 STALL_S = 0.5
 """How long to wait for the next server's answer when their number is not known."""
@@ -96,7 +96,7 @@ class Source(Protocol):
 class Live:
     """Running servers."""
 
-    def __init__(self, client: BlockingClient, where: Where) -> None:
+    def __init__(self, client: Client, where: Where) -> None:
         """Asks over the client's connection."""
         self._client = client
         self._where = where
@@ -133,7 +133,7 @@ def is_server_id(text: str) -> bool:
 
 
 def gather(
-    client: BlockingClient, subject: str, body: Mapping[str, Any], expect: int = 0
+    client: Client, subject: str, body: Mapping[str, Any], expect: int = 0
 ) -> Iterator[Answer]:
     """The answers, as they come; ClickException when there is none."""
     from pelton.errors import NoRespondersError

@@ -14,7 +14,7 @@ from pelton.cli.server.check_report import Metric, Report
 
 if TYPE_CHECKING:
     from pelton.api.streams import PeerInfo
-    from pelton.client import AccountInfo, ConsumerInfo, StreamInfo
+    from pelton.client.base.models import AccountInfo, ConsumerInfo, StreamInfo
 
 METADATA = "io.nats.monitor."
 SECOND_NS = 1_000_000_000

@@ -17,11 +17,11 @@ from pelton.cli.inputs import read_text_input
 from pelton.cli.server import check_rules as rules
 from pelton.cli.server.check_report import FORMS, Form, Metric, Report, exit_code, rendered
 from pelton.cli.values import DURATION, PATTERN_ERRORS, WHOLE, Word
-from pelton.errors import MessageNotFoundError, PeltonError
+from pelton.errors import MessageNotFoundError, PeltonError, PeltonTimeoutError
 
 if TYPE_CHECKING:
     from pelton.cli.session import Session
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,7 +141,8 @@ def connection(session: Session, report: Report, limits: dict[str, int]) -> None
         client.flush()
         if client.last_error is not None:
             raise client.last_error
-        waiting.next(session.timeout / 1e9)
+        if waiting.next(session.timeout / 1e9) is None:
+            raise PeltonTimeoutError("the server did not deliver a message that it has read")
         took["req"] = time.monotonic_ns() - started
     rules.connection(report, took, limits)
 
@@ -378,7 +379,7 @@ def server(
 _LEVELS = ("warn", "critical")
 
 
-def _ask(client: BlockingClient, page: str, wanted: dict[str, object]) -> list[dict[str, Any]]:
+def _ask(client: Client, page: str, wanted: dict[str, object]) -> list[dict[str, Any]]:
     """The answers of all servers to a request of the system account."""
     from pelton.errors import NoRespondersError
 
@@ -521,8 +522,7 @@ def request(
         text = f"payload {'matches' if fits else 'does not match'} {match_payload}"
         (report.ok if fits else report.critical).append(text)
     for name, pattern in checked:
-        values = answer.headers.get(name, []) if answer.headers else []
-        values = [values] if isinstance(values, str) else values
+        values = answer.headers.get_all(name)
         fits = any(pattern.search(each) for each in values)
         text = f"header {name} {'matches' if fits else 'does not match'} {pattern.pattern}"
         (report.ok if fits else report.critical).append(text)

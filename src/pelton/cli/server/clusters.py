@@ -23,7 +23,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Do not ask.")
 _ELECTION_S = 10.0
@@ -34,7 +34,7 @@ _PEER_WARNING = (
 )
 
 
-def _leader(client: BlockingClient) -> Answer:
+def _leader(client: Client) -> Answer:
     """The answer of the leader of the cluster; ClickException if there is not exactly one."""
     answers = sound(Live(client, Where()).ask("JSZ"))
     leaders = [
@@ -54,7 +54,7 @@ def _no_domain(session: Session) -> None:
         raise click.UsageError("--domain has no meaning here: the system account has no domains")
 
 
-def _call(client: BlockingClient, call: str, body: Mapping[str, Any]) -> None:
+def _call(client: Client, call: str, body: Mapping[str, Any]) -> None:
     """A call of the JetStream API of the cluster; ClickException for an error."""
     answer = json.loads(client.request(f"$JS.API.{call}", json.dumps(body).encode()).data)
     if error := answer.get("error"):

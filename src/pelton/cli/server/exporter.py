@@ -29,7 +29,7 @@ from pelton.errors import PeltonError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _KINDS = (
     *("connection", "stream", "consumer", "message", "meta", "jetstream", "server", "kv"),
@@ -146,7 +146,7 @@ def _values(session: Session) -> dict[str, Any]:
 class _Lasting(Session):
     """A session whose commands share one connection, which reconnects by itself."""
 
-    _client: BlockingClient | None = None
+    _client: Client | None = None
 
     def connect(self, *, lasting: bool = False, live: bool = False) -> Any:
         """The connection; it stays open after the block."""

@@ -22,7 +22,7 @@ from pelton.core.base.quoting import shown
 from pelton.errors import PeltonError
 
 if TYPE_CHECKING:
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,7 +100,7 @@ def _percent(value: float) -> str:
 
 
 @watch(*_SERVER_BY)
-def servers(client: BlockingClient) -> _Tables:
+def servers(client: Client) -> _Tables:
     """Follow the load of servers. Needs a user of the system account."""
 
     def table(sort: str) -> tuple[list[Row], tuple[Column, ...]]:
@@ -123,7 +123,7 @@ def servers(client: BlockingClient) -> _Tables:
     return table
 
 
-def _statistics(client: BlockingClient) -> list[Answer]:
+def _statistics(client: Client) -> list[Answer]:
     count = Live(client, Where()).expected()
     return sorted(gather(client, "$SYS.REQ.SERVER.PING", {}, count), key=lambda each: each.name)
 
@@ -152,7 +152,7 @@ _JETSTREAM_BY = {
 
 
 @watch(*_JETSTREAM_BY)
-def jetstream(client: BlockingClient) -> _Tables:
+def jetstream(client: Client) -> _Tables:
     """Follow the JetStream of servers. Needs a user of the system account."""
 
     def table(sort: str) -> tuple[list[Row], tuple[Column, ...]]:
@@ -199,7 +199,7 @@ _ACCOUNT_BY = {
 
 
 @watch(*_ACCOUNT_BY)
-def accounts(client: BlockingClient) -> _Tables:
+def accounts(client: Client) -> _Tables:
     """Follow the accounts that have clients. Needs a user of the system account."""
 
     def table(sort: str) -> tuple[list[Row], tuple[Column, ...]]:
@@ -219,7 +219,7 @@ def accounts(client: BlockingClient) -> _Tables:
     return table
 
 
-def _statistics_of_accounts(client: BlockingClient) -> list[Row]:
+def _statistics_of_accounts(client: Client) -> list[Row]:
     """The current figures of all accounts on all servers."""
     found: list[Row] = []
     count = Live(client, Where()).expected()

@@ -150,13 +150,10 @@ def watch(session: Session, subject: str, count: int, wait: int) -> None:
 
 def _next(subscription: Subscription, seconds: float) -> dict[str, Any] | None:
     """The next valid message; None if none comes in time."""
-    from pelton.errors import PeltonTimeoutError
-
     deadline = time.monotonic() + seconds
     while True:
-        try:
-            found = subscription.next(max(0.0, deadline - time.monotonic()))
-        except PeltonTimeoutError:
+        found = subscription.next(max(0.0, deadline - time.monotonic()))
+        if found is None:
             return None
         if (message := parse_message(found.data)) is not None:
             return message

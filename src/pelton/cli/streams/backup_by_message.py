@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from pelton.client import BlockingJetStream, ConsumerInfo, StreamInfo
+    from pelton.client.base.models import ConsumerInfo, StreamInfo
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.columns import Columns
 
 NO_TIME = "0001-01-01T00:00:00Z"
@@ -75,7 +76,7 @@ class Progress(msgspec.Struct):
 
 
 def back_up(
-    js: BlockingJetStream,
+    js: JetStream,
     name: str,
     folder: Path,
     *,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pelton.api.calls import StreamRestoreRequest
     from pelton.api.streams import StreamConfig
-    from pelton.client import StreamInfo
+    from pelton.client.base.models import StreamInfo
     from pelton.client.sync.backup import Backup
     from pelton.client.sync.jetstream import JetStream
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pelton.api.streams import ClusterInfo
-    from pelton.client import Placement
+    from pelton.client.base.models import Placement
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _carry_out(
     dry_run: bool,
 ) -> int:
     """Move the leaders; 1 if a server refused one. ClickException if nothing has copies."""
-    from pelton.client import Placement
+    from pelton.client.base.models import Placement
     from pelton.errors import ApiError
 
     if not led:

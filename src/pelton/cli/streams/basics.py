@@ -29,7 +29,7 @@ from pelton.cli.session import OFFLINE, Session, check_readable, command
 from pelton.cli.values import Whole
 
 if TYPE_CHECKING:
-    from pelton.client import StreamConfig, StreamInfo, StreamSource
+    from pelton.client.base.models import StreamConfig, StreamInfo, StreamSource
     from pelton.client.sync.jetstream import JetStream
 
 

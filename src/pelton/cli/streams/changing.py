@@ -20,7 +20,7 @@ from pelton.cli.values import DURATION, LIFETIME, SIZE, SIZE_32, WHOLE, Whole, W
 
 if TYPE_CHECKING:
     from pelton.apply.planning import Change
-    from pelton.client import StreamConfig
+    from pelton.client.base.models import StreamConfig
 
 _QUESTIONS: list[tuple[str, str, object, Any]] = [
     ("storage", "Storage", "file", Word(["file", "memory"])),
@@ -85,7 +85,7 @@ def add(
 
 def _fresh() -> StreamConfig:
     """The defaults of ``add``; direct gets are allowed, as with the ``nats`` command."""
-    from pelton.client import StreamConfig
+    from pelton.client.base.models import StreamConfig
 
     return StreamConfig(
         max_msgs=-1,

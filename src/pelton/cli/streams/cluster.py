@@ -17,7 +17,7 @@ from pelton.cli.session import Session, command
 @click.pass_obj
 def step_down(session: Session, name: str, preferred: str, force: bool) -> None:
     """Let the leader of the stream NAME hand over to another server."""
-    from pelton.client import Placement
+    from pelton.client.base.models import Placement
 
     with session.connect() as client:
         placement = Placement(preferred=preferred) if preferred else None
@@ -51,7 +51,7 @@ def consumer_step_down(
     session: Session, stream: str, name: str, preferred: str, force: bool
 ) -> None:
     """Let the leader of the consumer NAME of STREAM hand over to another server."""
-    from pelton.client import Placement
+    from pelton.client.base.models import Placement
 
     with session.connect() as client:
         placement = Placement(preferred=preferred) if preferred else None

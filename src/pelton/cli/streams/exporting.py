@@ -36,7 +36,7 @@ from pelton.cli.values import Whole, Word
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client import StreamInfo
+    from pelton.client.base.models import StreamInfo
 
 
 @click.command(name="export")

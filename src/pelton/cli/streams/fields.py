@@ -28,7 +28,7 @@ from pelton.cli.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pelton.client import StreamConfig, StreamSource
+    from pelton.client.base.models import StreamConfig, StreamSource
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -239,7 +239,7 @@ def _said(given: dict[str, Any]) -> dict[str, Any]:
 
 def with_options(base: StreamConfig, given: dict[str, Any]) -> StreamConfig:
     """The configuration with the values of the options; UsageError for options that do not go together."""
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     said = _said(given)
     fields: dict[str, Any] = {
@@ -281,7 +281,7 @@ def _origins(said: dict[str, Any]) -> dict[str, Any]:
 def origin(text: str, option: str) -> StreamSource:
     """The name of a stream, or a JSON object as in a stream's configuration; BadParameter."""
     from pelton.api.codec import JsonError, decode_request
-    from pelton.client import StreamSource
+    from pelton.client.base.models import StreamSource
 
     if not text.startswith("{"):
         return StreamSource(name=text)
@@ -292,7 +292,7 @@ def origin(text: str, option: str) -> StreamSource:
 
 
 def _placement(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
-    from pelton.client import Placement
+    from pelton.client.base.models import Placement
 
     if "tags" not in said and "cluster" not in said:
         return {}
@@ -308,7 +308,7 @@ def _placement(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
 
 def _rewriting(said: dict[str, Any]) -> dict[str, Any]:
     """Subject transform and republish."""
-    from pelton.client import Republish, SubjectTransform
+    from pelton.client.base.models import Republish, SubjectTransform
 
     fields: dict[str, Any] = {}
     if ("transform_source" in said) != ("transform_destination" in said):
@@ -333,7 +333,7 @@ def _rewriting(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(base: StreamConfig, said: dict[str, Any]) -> dict[str, Any]:
-    from pelton.client import Nanoseconds
+    from pelton.client.base.durations import Nanoseconds
 
     fields: dict[str, Any] = {}
     if "limit_consumer_inactive" in said:
@@ -348,6 +348,6 @@ def read_config(text: bytes, place: str) -> StreamConfig:
     from pelton.api import StreamConfig as Wire
     from pelton.api.codec import decode_response
     from pelton.cli.changes import read_fields
-    from pelton.client import StreamConfig
+    from pelton.client.base.models import StreamConfig
 
     return decode_response(StreamConfig, read_fields(text, place, Wire))

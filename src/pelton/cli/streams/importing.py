@@ -32,7 +32,8 @@ from pelton.errors import ApiError, MessageNotFoundError, PublishFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pelton.client import BlockingJetStream, StreamInfo
+    from pelton.client.base.models import StreamInfo
+    from pelton.client.sync.jetstream import JetStream
 
     Map = Callable[[str], str]
 
@@ -251,7 +252,7 @@ def _stored(session: Session, path: Path, source: str | None) -> Iterator[Iterat
     more_files()
     with (
         StoredServer(str(path), key=key_of_store()) as server,
-        server.connect_blocking() as client,
+        server.connect_sync() as client,
     ):
         js = client.jetstream()
         names = js.stream_names()
@@ -269,7 +270,7 @@ class _Import:
 
     def __init__(
         self,
-        js: BlockingJetStream,
+        js: JetStream,
         info: StreamInfo,
         file: Path,
         plan: _Plan,
@@ -432,7 +433,7 @@ class _Import:
 
 
 def _is(row: Row, message: Any) -> bool:
-    headers = {k: v for k, v in message.headers.items() if k != EXPECTED}
+    headers = {k: v for k, v in message.headers.lists().items() if k != EXPECTED}
     return (row.subject, row.data, row.decoded()) == (message.subject, message.data, headers)
 
 

@@ -16,7 +16,7 @@ from pelton.cli.values import DURATION, Whole
 from pelton.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from pelton.client import StoredMessage
+    from pelton.client.base.models import StoredMessage
 
 
 @click.command()
@@ -125,13 +125,13 @@ def _data(message: StoredMessage, decoder: Decoder) -> dict[str, object]:
         "time": moment(message.timestamp_ns),
     }
     if message.headers:
-        data["headers"] = message.headers
+        data["headers"] = message.headers.lists()
     return data | decoder.data(message.subject, message.data)
 
 
 def _show(message: StoredMessage, decoder: Decoder) -> None:
     print(f"[#{message.seq}] {shown(message.subject)} {moment(message.timestamp_ns)}")
-    for header, values in message.headers.items():
+    for header, values in message.headers.lists().items():
         for value in values:
             print(shown(f"{header}: {value}"))
     print(decoder.text(message.subject, message.data), flush=True)

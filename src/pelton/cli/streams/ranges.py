@@ -17,7 +17,8 @@ from pelton.cli.values import DURATION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingJetStream, StreamInfo
+    from pelton.client.base.models import StreamInfo
+    from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.columns import Columns
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def range_options(function: F) -> F:
     return function
 
 
-def bounds(js: BlockingJetStream, info: StreamInfo, wanted: Range) -> tuple[int, int]:
+def bounds(js: JetStream, info: StreamInfo, wanted: Range) -> tuple[int, int]:
     """(first sequence, the one after the last) of a range of the stream's messages."""
     from pelton.client.sync.bulk.stored import sequence_at
 
@@ -131,7 +132,7 @@ def bounds(js: BlockingJetStream, info: StreamInfo, wanted: Range) -> tuple[int,
 
 
 def columns_of(
-    js: BlockingJetStream, info: StreamInfo, first: int, stop: int, subjects: tuple[str, ...] = ()
+    js: JetStream, info: StreamInfo, first: int, stop: int, subjects: tuple[str, ...] = ()
 ) -> Iterator[Columns]:
     """The messages with ``first <= sequence < stop`` in batches."""
     from pelton.client.sync.bulk.columns import read_range
@@ -144,7 +145,7 @@ def columns_of(
 
 
 def rows_of(
-    js: BlockingJetStream, info: StreamInfo, first: int, stop: int, subjects: tuple[str, ...] = ()
+    js: JetStream, info: StreamInfo, first: int, stop: int, subjects: tuple[str, ...] = ()
 ) -> Iterator[Row]:
     """The same one by one."""
     for columns in columns_of(js, info, first, stop, subjects):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from pelton.cli.streams.importing import Map
     from pelton.cli.streams.ranges import Row
-    from pelton.client import BlockingClient, BlockingJetStream, StreamInfo
+    from pelton.client.base.models import StreamInfo
+    from pelton.client.sync import Client
+    from pelton.client.sync.jetstream import JetStream
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 _LATE_NS = 2_000_000
@@ -122,9 +124,7 @@ def _target(session: Session, asked: dict[str, Any]) -> Session:
     return session
 
 
-def _ask(
-    js: BlockingJetStream, info: StreamInfo, wanted: Range, mapped: Map, *, same: bool
-) -> None:
+def _ask(js: JetStream, info: StreamInfo, wanted: Range, mapped: Map, *, same: bool) -> None:
     """Ask when the stream itself takes the messages again."""
     if not same:
         return
@@ -155,8 +155,8 @@ class Rhythm:
 
 
 def _publish(
-    client: BlockingClient,
-    js: BlockingJetStream,
+    client: Client,
+    js: JetStream,
     rows: Iterator[Row],
     mapped: Map,
     asked: dict[str, Any],

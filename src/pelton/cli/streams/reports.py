@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from pelton.client import StreamInfo
+    from pelton.client.base.models import StreamInfo
 
 _COLUMNS = (
     "Stream",

@@ -32,7 +32,8 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pelton.client import BlockingJetStream, StoredMessage
+    from pelton.client.base.models import StoredMessage
+    from pelton.client.sync.jetstream import JetStream
 
     Test = Callable[[StoredMessage], bool]
 
@@ -126,7 +127,7 @@ def search(
 
 
 def stored_messages(
-    js: BlockingJetStream, stream: str, subject: str | None, seq: int | None, begin_ns: int | None
+    js: JetStream, stream: str, subject: str | None, seq: int | None, begin_ns: int | None
 ) -> Iterator[StoredMessage]:
     """The messages that a stream holds now, in order; without a consumer, so nothing is changed."""
     from pelton.errors import MessageNotFoundError
@@ -169,7 +170,7 @@ def _header_test(given: str) -> Test:
         raise click.UsageError(f'"{given}" is not a header; write it as "name" or "name: value"')
     if not colon:
         return lambda message: name in message.headers
-    return lambda message: value in message.headers.get(name, ())
+    return lambda message: value in message.headers.get_all(name)
 
 
 def _path_test(given: str) -> Test:
@@ -215,14 +216,14 @@ def _show(session: Session, message: StoredMessage, raw: bool) -> None:
     if session.as_json:
         data: dict[str, object] = {"subject": message.subject, "seq": message.seq, "time": stamp}
         if message.headers:
-            data["headers"] = message.headers
+            data["headers"] = message.headers.lists()
         print_json_line(data | payload(message.data))
     elif raw:
         sys.stdout.buffer.write(message.data + b"\n")
         sys.stdout.buffer.flush()
     else:
         print(f"[#{message.seq}] {shown(message.subject)} {stamp}")
-        for name, values in message.headers.items():
+        for name, values in message.headers.lists().items():
             for value in values:
                 print(shown(f"{name}: {value}"))
         print(readable(message.data), flush=True)

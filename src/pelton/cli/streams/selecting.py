@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import msgspec
 
     from pelton.api.streams import ClusterInfo
-    from pelton.client import BlockingJetStream, StreamInfo
+    from pelton.client.base.models import StreamInfo
+    from pelton.client.sync.jetstream import JetStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +59,7 @@ def selecting(function: F) -> F:
     return function
 
 
-def selected(js: BlockingJetStream, asked: dict[str, Any]) -> list[StreamInfo]:
+def selected(js: JetStream, asked: dict[str, Any]) -> list[StreamInfo]:
     """The streams that meet every given condition; UsageError."""
     if asked["stored"] and asked["subject"] is None:
         raise click.UsageError("--stored needs --subject")
@@ -142,7 +143,7 @@ def api_level(metadata: dict[str, str]) -> int:
 
 
 def _matches(
-    js: BlockingJetStream,
+    js: JetStream,
     info: StreamInfo,
     asked: dict[str, Any],
     taking: set[str],
@@ -168,5 +169,5 @@ def _matches(
     )
 
 
-def _holds(js: BlockingJetStream, stream: str, subject: str) -> bool:
+def _holds(js: JetStream, stream: str, subject: str) -> bool:
     return bool(js.stream_info(stream, subjects_filter=subject).state.subjects)

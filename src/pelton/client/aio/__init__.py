@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..protocol.options import ConnectOptions, Options, make_options
 from .connection import Client
 from .handlers import Handlers
+from .messages import Message
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +37,8 @@ class Connecting:
         self._client: Client | None = None
 
     async def _open(self) -> Client:
-        client = Client(*self._settings)
+        options, handlers, context = self._settings
+        client = Client(options, Message, handlers, context)
         await client._open()
         return client
 
@@ -57,9 +59,10 @@ class Connecting:
     if not TYPE_CHECKING:  # checkers say it themselves
 
         def __enter__(self) -> None:
-            """Say that ``async`` or ``_blocking`` is missing."""
+            """Say that ``async`` or ``sync`` is missing."""
             raise TypeError(
-                "connect() is for asyncio: write `async with connect(...)`, or `with connect_blocking(...)`"
+                "pelton.connect() is for asyncio: write `async with connect(...)`, "
+                "or `with pelton.sync.connect(...)`"
             )
 
         def __exit__(self, *_: object) -> None:

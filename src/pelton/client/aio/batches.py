@@ -1,30 +1,33 @@
-"""Batches of publishes into one stream, for asyncio: atomic ones, and fast ones with few answers."""
+"""Batches of publishes into one stream: atomic ones, and fast ones with few answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from pelton.errors import PeltonError
+from pelton.errors import PeltonTimeoutError
 
-from ..jetstream.batches import Atomic, Fast
-from .running import Entered, run
+from ..base.answers import decode_pub_ack
+from ..base.mailbox import RETRY_S
+from ..batches import AtomicNumbers, check_staged
+from .sending import FlowSender
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
-    from ..plans.jetstream import Headers
+    from ..base.durations import Duration
+    from ..base.headers import HeadersLike
+    from ..base.models import PubAck
+    from ..batches import Outgoing
     from .connection import Client
-
-KEEP_ALIVE_S = 3.0
-"""A fast batch without publishes sends a ping after this time; streams wait for 10 s."""
+    from .jetstream import JetStream
 
 
-class AtomicBatch(Entered, Atomic):
+class AtomicBatch:
     """Messages that a stream stores as a whole, or not at all; made by ``JetStream.atomic_batch``.
 
-    Use it in ``async with``: the end commits, and nothing is stored when the block raises; or call
-    ``commit``. None of them is visible before. All subjects must belong to one stream, which allows atomic
-    batches (API level 2). The stream gives up a batch that gets no message for 10 s.
+    The end of its block commits, and nothing is stored when the block raises; or call ``commit``. None of
+    them is visible before. All subjects must belong to one stream, which allows atomic batches (API level
+    2). The stream gives up a batch that gets no message for 10 s.
 
     ::
 
@@ -34,15 +37,101 @@ class AtomicBatch(Entered, Atomic):
         print(batch.ack.seq)
     """
 
-    client: Client
+    def __init__(
+        self, js: JetStream, *, ack_every: int = 100, timeout: Duration | None = None
+    ) -> None:
+        """Made by ``JetStream.atomic_batch``."""
+        self.client: Client = js.client
+        """The client that it belongs to."""
+        self._timeout = js._seconds_of(timeout)
+        self._numbers = AtomicNumbers(self.client.new_id(), ack_every)
+        self.ack: PubAck | None = None
+        """The stream's ack, once the batch is committed."""
+
+    @property
+    def id(self) -> str:
+        """The value of the header Nats-Batch-Id."""
+        return self._numbers.id
+
+    @property
+    def count(self) -> int:
+        """The number of added messages."""
+        return self._numbers.count
+
+    async def add(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        ttl: Duration | None = None,
+    ) -> None:
+        """Add a message.
+
+        Raises ApiError when the stream refuses the batch so far; a refused message that asks for no answer
+        fails the commit. PayloadTooLargeError leaves the batch as it was. NoRespondersError as for ``publish``: in a
+        cluster only after the timeout, because the stream may be electing a leader.
+        """
+        client = self.client
+        before = self._numbers.add(
+            subject,
+            data,
+            headers,
+            msg_id=msg_id,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            ttl=ttl,
+            size_max=client._connection.info.max_payload,
+        )
+        if before is None:
+            return
+        message, ask = before
+        if ask:
+            check_staged(await self._ask(message))
+            return
+        await client._ready()
+        client._connection.publish(message.subject, message.payload, "", message.headers)
+        client._plan_flush()
+        if client._much_waits:
+            await client._send_queued()
+
+    async def commit(self) -> PubAck:
+        """Store all messages; the ack has the sequence of the last one, and their number.
+
+        Raises ApiError when one of them cannot be stored; then none is. So it does when the stream has another
+        leader than at the first message: a leader keeps its batches in memory. After PeltonTimeoutError or
+        ConnectionLostError it is unknown whether they are stored.
+        """
+        self.ack = decode_pub_ack(await self._ask(self._numbers.commit()))
+        return self.ack
+
+    async def __aenter__(self) -> Self:
+        """The batch itself."""
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Commit what is not committed; nothing is stored when the block raises."""
+        if kind is None and self.count and not self._numbers.over:
+            await self.commit()
+
+    async def _ask(self, message: Outgoing) -> bytes:
+        """The answer of the stream. What nobody took is not in the batch, and is sent again."""
+        answer = await self.client._persevere(
+            message.subject, message.payload, self._timeout, message.headers
+        )
+        return answer.data
 
 
-class FastBatch(Entered, Fast):
+class FastBatch(FlowSender):
     """Publishes into a stream that answers once per many messages; made by ``JetStream.fast_batch``.
 
-    Use it in ``async with``: the end commits. Each message is stored separately and visible at once. A
-    message that does not arrive or is refused ends the batch with BatchEndedError, unless ``gaps`` are
-    allowed: then see ``flow.gaps`` and ``flow.failures``.
+    The end of its block commits. Each message is stored separately and visible at once. A message that does
+    not arrive or is refused ends the batch with BatchEndedError, unless ``gaps`` are allowed: then see
+    ``flow.gaps`` and ``flow.failures``. The stream gives up a batch that gets no message for 10 s: asyncio
+    sends a ping in time, and a blocking caller without messages calls ``ping``.
 
     ::
 
@@ -51,38 +140,61 @@ class FastBatch(Entered, Fast):
                 await batch.publish("readings.oven", reading)
     """
 
-    client: Client
-    _timer: asyncio.TimerHandle | None = None
-    _published_at = 0.0
+    async def commit(self) -> PubAck:
+        """End the batch and return its ack; BatchEndedError when it lacks some of the messages."""
+        flow = self.flow
+        if flow.count:
+            await self._settle(lambda: flow.started)
+        if not flow.ended:
+            self._connection.publish(self._subject, b"", flow.reply_of_end(), b"")
+            await self._settle(lambda: flow.ended)
+        self._close()
+        self.result = flow.outcome()
+        return self.result
 
-    async def publish(
-        self, subject: str, data: bytes = b"", *, headers: Headers | None = None
-    ) -> None:
-        """Send a message; waits while the stream is too far behind.
+    async def ping(self) -> None:
+        """Ask for the stream's progress, which also keeps the batch open."""
+        self._ping()
+        await self.client._send_queued()
 
-        BatchEndedError or an ApiError when the stream takes nothing more; PeltonTimeoutError when it is silent.
-        """
+    async def __aenter__(self) -> Self:
+        """The batch itself."""
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Commit, unless that is done or nothing was published."""
+        try:
+            if kind is None and self.flow.count and self.result is None:
+                await self.commit()
+        finally:
+            self._close()
+
+    async def _make_room(self) -> None:
+        await self._settle(lambda: not self.flow.full)
+
+    async def _settle(self, done: Callable[[], bool]) -> None:
+        """Wait until ``done()`` holds; after a silence, ask the stream for its progress."""
         client = self.client
-        if self.flow.full:
-            await run(client, self._making_room())
-        self._put(subject, data, headers)
-        self._published_at = client._clock()
-        if self._timer is None and not self._closed:
-            self._keep_alive()
-        client._plan_flush()
-        if client._much_waits:
-            await client._wait_writable()
+        await client._send_queued()
+        silences = 0
+        while not done():
+            if self._unserved:
+                await client._sleep(RETRY_S)
+                self._begin_again()
+                await client._send_queued()
+                continue
+            before = self._heard
 
-    def _keep_alive(self) -> None:
-        client = self.client
-        self._timer = client._loop.call_later(KEEP_ALIVE_S, self._keep_alive)
-        if client._clock() - self._published_at >= KEEP_ALIVE_S:
-            try:
+            def heard(before: int = before) -> bool:
+                return done() or self._heard != before
+
+            if await client._until(self, heard, self._timeout / 3):
+                silences = 0
+            elif silences == 2:
+                raise PeltonTimeoutError(
+                    f"no answer from the stream of {self._subject!r} in {self._timeout} s"
+                )
+            else:
+                silences += 1
                 self._ping()
-            except PeltonError as error:
-                self.client._report(error)
-
-    def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        super()._close()
+                await client._send_queued()

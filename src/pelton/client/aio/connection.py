@@ -1,66 +1,54 @@
-"""A connection for asyncio, which ``connect`` opens.
+"""A connection to a server: messages, requests, and what else is made with it.
 
-The loop carries bytes between the transport and the state machine of ``client/protocol/connection.py``;
-output is gathered and written once per turn of the loop. The client replaces a lost connection in the
-background: subscriptions go on, messages published meanwhile are kept up to a limit, and requests
-under way fail with ConnectionLostError.
+A publish, from the call to the socket::
+
+    Client.publish ──► Connection.publish ──► _plan_flush ──► _flush_output ──► Link.write
+    (backend.py)       (protocol/connection.py)               at the end of the turn of the loop
+
+and a request::
+
+    Client.request ──► Requests.ask ──► Connection.publish
+                  └──► _until: wait until the answer has arrived     Question.outcome
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
-import inspect
-import logging
 import math
-import random
-import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Self
 
-from pelton.errors import ConnectError, ConnectionLostError, PeltonError, PeltonTimeoutError
+from pelton.errors import (
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
+    PeltonTimeoutError,
+)
 
-from ..base.arguments import checked
-from ..base.forgotten import AsyncOnly
-from ..base.memory import open_socket
-from ..base.steps import Mailbox, made
-from ..plans.jetstream import Headers, encode_header_map
-from ..protocol import events
-from ..protocol.tls import begins_with_tls, make_context
-from ..services.making import Making
-from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
-from .messages import Message
-from .proxying import open_through
-from .running import Awaited, iterate, run, worked
-from .status import StatusEvents
+from ..base.durations import Duration, to_seconds
+from ..base.headers import HeadersLike, encode_header_map
+from ..base.mailbox import RETRY_S
+from ..session.requests import Gathered, Sent, is_end
+from ..session.session import LEAVE_SHARE, Ping
+from ..session.status import Status, StatusBox
+from .backend import Backend
+from .locks import locked
 from .subscription import Subscription
-from .transport import Link
-from .waiting import Waits, clock_of, until
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable
 
-    from ..base.addresses import Server
-    from ..base.durations import Duration
-    from ..base.steps import Flow, Owner, Steps
-    from ..protocol.options import Options
-    from .handlers import Handlers
+    from ..services import ServiceConfig
+    from ..session.requests import Question
     from .jetstream import JetStream
+    from .messages import Message
     from .services import Service, ServiceClient
 
-CLOSE_TIMEOUT_S = 2.0
-
-T = TypeVar("T")
-
-Callback: TypeAlias = "Callable[[Message], object]"
-"""A handler of the messages of a subscription: a function or a coroutine function."""
-
-logger = logging.getLogger(__name__)
+SILENCE_S = 1.0
+"""How long to wait for an answer before a request is sent again that may be; each further time twice as long."""
 
 
-class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service", "ServiceClient"]):
-    """A connection for asyncio; made by ``connect``. It belongs to the loop in which it was made.
+class Client(Backend):
+    """A connection to a NATS server; made by ``connect``.
 
     ::
 
@@ -69,29 +57,7 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
             answer = await nc.request("help", b"", timeout=2)  # NoRespondersError, PeltonTimeoutError
     """
 
-    _stays_open = True
-
-    def __init__(
-        self, options: Options, handlers: Handlers, tls_context: ssl.SSLContext | None = None
-    ) -> None:
-        """Opens no connection: ``open`` does."""
-        self._loop = asyncio.get_running_loop()
-        self._waits = Waits(self._loop, clock_of(self._loop))
-        super().__init__(options, Message, self._waits.clock, random.SystemRandom())
-        self._handlers = handlers
-        self._listen(handlers.on_status, handlers.on_protocol, handlers.on_error)
-        self._tls_context = tls_context
-        self._link: Link | None = None
-        self._handshake: asyncio.Future[None] | None = None
-        self._flush_planned = False
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._workers: set[asyncio.Task[Any]] = set()
-        self._ping_timer: asyncio.TimerHandle | None = None
-        self._connection.on_abandoned = functools.partial(
-            _call_soon, self._loop, weakref.WeakMethod(self._settle_abandoned)
-        )
-
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         """The client itself, already open."""
         return self
 
@@ -99,405 +65,277 @@ class Client(Awaited, AsyncOnly, Session[Message], Making["JetStream", "Service"
         """Close."""
         await self.close()
 
-    # -- opening -----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
-    async def _open(self) -> None:
-        """Connect to the first server that accepts; ConnectError with every server's reason."""
-        try:
-            await run(self, self._attempts.opening())
-        except ConnectError:
-            self._connection.close()
-            raise
+    async def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        timeout: Duration | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish a request and wait for one answer.
 
-    async def _dial(self, server: Server) -> None:
-        """Connect to a server.
-
-        A failure raises PeltonError, OSError or ValueError, and drops the link.
+        Raises NoRespondersError, PeltonTimeoutError, PermissionsViolationError when the server refuses it,
+        ConnectionLostError when the connection broke meanwhile, and the errors of publish.
         """
+        return await self._request(
+            subject, data, self._timeout_of(timeout), encode_header_map(headers)
+        )
+
+    async def _request(
+        self, subject: str, data: bytes, seconds: float, raw_headers: bytes = b""
+    ) -> Message:
+        """``request`` with a whole header block."""
+        await self._ready(seconds)
+        return await self._answer(self._requests.ask(subject, data, raw_headers), seconds)
+
+    async def _answer(self, question: Question, seconds: float) -> Message:
+        """Wait for the answer to a request that was sent."""
         try:
-            async with asyncio.timeout(self.options.connect_timeout):
-                await self._open_one(server)
-        except TimeoutError:
-            self._drop_link()
-            raise ConnectError(f"no answer in {self.options.connect_timeout} s") from None
-        except BaseException:
-            self._drop_link()
-            raise
+            await self._until(question, question.is_over, seconds)
         finally:
-            self._handshake = None
-        self._plan_ping()
+            self._requests.forget(question)
+        answer: Message = question.outcome(seconds)
+        return answer
 
-    async def _open_one(self, server: Server) -> None:
-        first = begins_with_tls(server, self.options.tls)
-        self._handshake = self._loop.create_future()
-        context = self._tls() if first else None
-        self._link = link = Link(self, server, tls=first)
-        hostname = self._tls_hostname(server) if first else None
-        if server.memory or self.options.socks_proxy:
-            connected = (
-                open_socket(server.host, waits=False)
-                if server.memory
-                else await open_through(self._loop, self.options.socks_proxy, server)
-            )
-            await self._loop.create_connection(
-                lambda: link, sock=connected, ssl=context, server_hostname=hostname
-            )
-        else:
-            await self._loop.create_connection(
-                lambda: link, server.host, server.port, ssl=context, server_hostname=hostname
-            )
-        await self._handshake
+    async def _repeat(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        sent: Sent | None = None,
+    ) -> Message:
+        """A request that is sent again while no answer comes: sent twice it does nothing more.
 
-    def _tls(self) -> ssl.SSLContext:
-        if self._tls_context is None:
-            self._tls_context = make_context(self.options.tls)
-        return self._tls_context
-
-    def _tls_hostname(self, server: Server) -> str:
-        return (self.options.tls.hostname if self.options.tls else None) or server.host
-
-    async def _start_tls(self, server: Server, link: Link) -> None:
+        A server that just ceases to lead may answer nothing. Raises as ``request``.
+        """
+        sent = sent or Sent()
+        await self._ready(seconds)
+        deadline, pause = self._clock() + seconds, min(SILENCE_S, seconds / 4)
+        question = self._requests.ask(subject, data, raw_headers)
+        sent.times += 1
         try:
-            await link.start_tls(self._tls(), self._tls_hostname(server))
-        except (OSError, PeltonError, ValueError) as error:  # ValueError: an invalid host name
-            self._fail_handshake(ConnectError(f"TLS handshake failed: {error}"))
-            return
-        if link is self._link:
-            self._connection.tls_established()
-            self._flush_output()
-
-    def _fail_handshake(self, error: Exception) -> None:
-        if self._handshake is not None and not self._handshake.done():
-            self._handshake.set_exception(error)
-
-    def _drop_link(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.abort()
-        self._connection.receive_eof()
-        self._connection.events()
-
-    def _release_socket(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.release()
-
-    async def _reconnect(self) -> None:
-        try:
-            await run(self, self._attempts.reopening(math.inf))
-        except ConnectError as error:
-            self.last_error = error
-            self._shut(f"gave up reconnecting: {error}")
-            return
-        self._tell(self._handlers.on_reconnect)
-
-    # -- bytes -------------------------------------------------------------------------------------
-
-    def _link_made(self, link: Link) -> None:
-        """The transport is open."""
-        if link is self._link:
-            self._connection.connected_to(link.server, tls=link.tls)
-
-    def _link_received(self, link: Link, data: bytes | memoryview) -> None:
-        """Bytes arrived. The calls that wait for them go on, and what they send is written at once."""
-        if link is not self._link:
-            return
-        self._connection.receive_data(data)
-        self._waits.hold()
-        try:
-            self._process()
+            while not await self._until(
+                question, question.is_over, min(pause, max(0.0, deadline - self._clock()))
+            ):
+                if self._clock() >= deadline:
+                    break
+                pause *= 2
+                self._requests.repeat(question, data, raw_headers)
+                sent.times += 1
         finally:
-            self._flush_planned = True
+            self._requests.forget(question)
+        answer: Message = question.outcome(seconds)
+        return answer
+
+    async def _read(self, subject: str, data: bytes, seconds: float) -> Message:
+        """A request that changes nothing: in a cluster it is sent again while no answer comes."""
+        if self.clustered:
+            return await self._repeat(subject, data, seconds)
+        return await self._request(subject, data, seconds)
+
+    async def _persevere(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        *,
+        again: Sent | None = None,
+    ) -> Message:
+        """A request that is sent again while a cluster elects a leader and nobody answers.
+
+        ``again``: also when the connection breaks or no answer comes, because sent twice it does nothing
+        more; counts how often it was sent. Raises as ``request``, at the latest when the time is over.
+        """
+        deadline = self._clock() + seconds
+        while True:
             try:
-                self._waits.resume()
-            finally:
-                self._flush_output()
+                if again is not None:
+                    return await self._repeat(subject, data, seconds, raw_headers, again)
+                return await self._request(subject, data, seconds, raw_headers)
+            except NoRespondersError:
+                seconds = deadline - self._clock() - RETRY_S
+                if seconds <= 0 or not self.clustered:
+                    raise
+                await self._sleep(RETRY_S)
+            except ConnectionLostError:
+                seconds = deadline - self._clock()
+                if seconds <= 0 or again is None:
+                    raise
 
-    def _link_lost(self, link: Link, error: Exception | None) -> None:
-        """The transport is gone."""
-        if link is self._link:
-            self._connection.receive_eof(error)
-            self._process()
+    async def request_many(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        max_messages: int | None = None,
+        max_wait: Duration | None = None,
+        stall: Duration | None = None,
+        sentinel: Callable[[Message], bool] | bool = False,
+    ) -> AsyncIterator[Message]:
+        """Publish a request and yield its answers, as they come.
 
-    def _changed(self, event: events.Event) -> None:
-        if isinstance(event, events.TlsRequired):
-            assert self._link is not None
-            self._spawn(self._start_tls(event.server, self._link))
-        elif isinstance(event, events.Connected):
-            if self._handshake is not None and not self._handshake.done():
-                self._handshake.set_result(None)
-        elif isinstance(event, events.LameDuck):
-            self._tell(self._handlers.on_lame_duck)
-        elif isinstance(event, events.Disconnected):
-            self._on_disconnected(event)
-
-    def _on_disconnected(self, event: events.Disconnected) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.abort()
-        error = event.error or ConnectionLostError("the connection was closed")
-        if self._handshake is not None and not self._handshake.done():
-            self._handshake.set_exception(error)
-            return
-        if self._handshake is not None:
-            if self._handshake.cancelled() or self._handshake.exception() is not None:
-                return  # it failed before, and ``dial`` says so
-            self._handshake = None  # broke between the handshake and the call that waits for it
-        self.last_error = error
-        self._stop_ping()
-        self._tell_lost(ConnectionLostError(str(error)), event.waiters)
-        self._tell(self._handlers.on_disconnect, event.error)
-        if self.options.reconnect:
-            self._spawn(self._reconnect())
-        else:
-            self._shut(f"the connection is lost, and reconnect is off: {error}")
-
-    def _plan_flush(self) -> None:
-        """Write queued output at the end of this turn of the loop, or now if there is much."""
-        if self._connection.bytes_waiting > OUTPUT_BYTES:
-            self._flush_output()
-        elif not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush_output)
-
-    def _flush_for_wait(self) -> None:
-        """Write queued output, because a task is about to wait.
-
-        At once if a single request is outstanding: no other task is likely to add to it, and a turn of the
-        loop costs more than what it would collect.
+        Ends after ``max_messages``, after ``max_wait`` (the timeout of the options), when ``stall``
+        passes after an answer without another one, or with the answer that ends the answers:
+        ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
+        NoRespondersError when nobody listens, and the errors of publish.
         """
-        if len(self._requests.outstanding) == 1:
-            self._flush_output()
-        else:
-            self._plan_flush()
-
-    def _flush_output(self) -> None:
-        """Pass queued output to the transport."""
-        self._flush_planned = False
-        if self._link is not None and self._connection.bytes_waiting:
-            self._link.write(self._connection.data_to_send())
-
-    @property
-    def _much_waits(self) -> bool:
-        """Whether the transport has more than enough to write."""
-        return self._link is not None and self._link.paused
-
-    async def _wait_writable(self) -> None:
-        """Wait while the transport has more than enough to write."""
-        link = self._link
-        if link is not None and link.paused:
-            await link.wait_writable()
-
-    # -- keeping alive -----------------------------------------------------------------------------
-
-    def _plan_ping(self) -> None:
-        self._stop_ping()
-        self._ping_timer = self._loop.call_later(self.options.ping_interval, self._on_ping_timer)
-
-    def _stop_ping(self) -> None:
-        if self._ping_timer is not None:
-            self._ping_timer.cancel()
-            self._ping_timer = None
-
-    def _on_ping_timer(self) -> None:
-        if self._connection.connected and self._keep_alive():
-            self._plan_flush()
-            self._plan_ping()
-
-    # -- waiting: what the calls of both halves are made of ----------------------------------------
-
-    _until = until
-
-    async def _ready(self, seconds: float | None = None) -> None:
-        """Nothing: a lost connection is replaced in the background."""
-
-    async def _send_queued(self) -> None:
-        """Send queued output soon; waits while the transport has more than enough to write."""
-        self._plan_flush()
-        if self._much_waits:
-            await self._wait_writable()
-
-    async def _sleep(self, seconds: float) -> None:
-        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
-        await self._until(Mailbox(), _never, seconds)
-
-    async def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:
-        """Call a function that may block, such as a read from a file, in another thread.
-
-        A thread cannot be stopped: a cancelled task first waits for its end, unless it does not ``finish``
-        by itself, as a read from a pipe.
-        """
-        result: T = await worked(self._loop.run_in_executor(None, function), finishes)
-        return result
-
-    async def _awaited(self, awaitable: Awaitable[T]) -> T:
-        """The result of what a user gave to await."""
-        return await awaitable
-
-    async def _run(self, steps: Steps[T]) -> T:
-        """Carry out steps."""
-        return await run(self, steps)
-
-    def _flow(self, flow: Flow[T]) -> AsyncIterator[T]:
-        """Carry out the steps of a flow, and yield its items."""
-        return iterate(self, flow)
-
-    # -- tasks and handlers ------------------------------------------------------------------------
-
-    def _spawn(self, work: Any, *, finishes: bool = False) -> asyncio.Task[Any]:
-        """Run a coroutine in the background.
-
-        It is cancelled on close, unless it ``finishes`` without that.
-        """
-        task: asyncio.Task[Any] = self._loop.create_task(work)
-        tasks = self._workers if finishes else self._tasks
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        return task
-
-    def _tell(self, handler: Callable[..., Any] | None, *arguments: object) -> None:
-        """Call a handler; its exceptions are logged."""
-        if handler is None:
-            return
+        seconds = self._timeout_of(max_wait)
+        pause = math.inf if stall is None else to_seconds(stall)
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages must be at least 1, got {max_messages}")
+        await self._ready(seconds)
+        answers = Gathered(subject, self.new_inbox())
+        self._attach(answers.inbox, answers)
+        self._watchers.add(answers)
+        deadline, taken = self._clock() + seconds, 0
         try:
-            result = handler(*arguments)
-        except Exception:
-            logger.exception("a handler of the client failed")
-            return
-        if inspect.isawaitable(result):
-            task = self._spawn(_await(result))
-            if inspect.iscoroutine(result):
-                task.add_done_callback(functools.partial(_close, result))
+            self._connection.publish(subject, data, answers.inbox, encode_header_map(headers))
+            await self._send_queued()
+            while max_messages is None or taken < max_messages:
+                left = deadline - self._clock()
+                if not answers._has_news():
+                    wait = min(left, pause) if taken else left
+                    if wait <= 0 or not await self._until(answers, answers._has_news, wait):
+                        return
+                message: Message | None = answers.take()
+                if message is None or is_end(message, sentinel):
+                    return
+                taken += 1
+                yield message
+        finally:
+            self._watchers.discard(answers)
+            self._release(answers._interest)
 
-    # -- closing -----------------------------------------------------------------------------------
+    # -- the connection ----------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Send queued output and close; a second call does nothing."""
+    async def flush(self, timeout: Duration | None = None) -> None:
+        """Wait until the server has processed all sent operations; PeltonTimeoutError, ConnectionLostError."""
+        seconds = self._timeout_of(timeout)
+        await self._ready(seconds)
+        ping = Ping()
+        self._connection.ping(ping)
+        if not await self._until(ping, ping.is_over, seconds):
+            raise PeltonTimeoutError(f"the server did not answer a ping in {seconds} s")
+        if ping.error is not None:
+            raise ping.error
+
+    async def rtt(self) -> float:
+        """The time that the server takes to answer a ping, in seconds."""
+        start = self._clock()
+        await self.flush()
+        return self._clock() - start
+
+    async def reconnect(self, timeout: Duration | None = None) -> None:
+        """Leave the server and connect to the next one, or to the same when there is only one.
+
+        Subscriptions continue. The old server gets queued output before; half of the time is for that.
+        Raises PeltonTimeoutError when there is no new connection in time (the client goes on trying), ValueError with
+        the option ``reconnect=False``.
+        """
+        seconds = self._timeout_of(timeout)
+        if not self.options.reconnect:
+            raise ValueError("the option reconnect is off, so the client can't connect again")
         if self.closed:
-            return
-        self._leave_consumers()
-        self._flush_output()
-        link = self._link
-        self._shut()
-        if link is not None:
-            await link.wait_closed(CLOSE_TIMEOUT_S)
-
-    def _shut(self, failure: str = "") -> None:
-        """End everything; calls under way fail. ``failure``: why, unless the owner closes."""
+            raise self._connection.closed_error()
+        if self._connection.connected:
+            with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
+                await self.flush(seconds * LEAVE_SHARE)
+            self._connection.receive_eof(ConnectionLostError("asked to connect again"))
+            self._process()
+            self._pool.left()
+        await self._ready(seconds)
+        at = self._connection
+        done = await self._until(self._arrivals, lambda: at.connected or self.closed, seconds)
         if self.closed:
-            return
-        self._stop_ping()
-        link, self._link = self._link, None
-        connected = self.connected
-        self._end_all(failure)
-        if link is not None and connected:
-            link.close()
-        elif link is not None:
-            link.abort()
-        current = asyncio.current_task()
-        for task in list(self._tasks):
-            if task is not current:
-                task.cancel()
-        self._tell(self._handlers.on_close)
+            raise at.closed_error()
+        if not done:
+            raise PeltonTimeoutError(f"no connection in {seconds} s; the client goes on trying")
 
     async def drain(self, timeout: Duration | None = None) -> None:
-        """Receive and handle messages on their way for every subscription, send queued output, and close."""
-        subscriptions = [
-            interest.owner
-            for interest in self._connection.interests.values()
-            if isinstance(interest.owner, Subscription)
-        ]
+        """Receive and handle messages on their way for every subscription, send queued output, and close.
+
+        Messages without a callback can still be taken. PeltonTimeoutError when the time is over first.
+        """
         seconds = self._timeout_of(timeout)
+        deadline = self._clock() + seconds
+        owners = [interest.owner for interest in self._connection.interests.values()]
+        subscriptions = [each for each in owners if isinstance(each, Subscription)]
         try:
-            async with asyncio.timeout(seconds):
-                for each in subscriptions:
-                    self._connection.drain(each._interest)
-                await self.flush(seconds)
-                for each in subscriptions:
-                    await each._end_drained()
-                await self.flush(seconds)
-        except TimeoutError:
+            for each in subscriptions:
+                self._connection.drain(each._interest)
+            await self.flush(seconds)
+            for each in subscriptions:
+                await each._end_drained(deadline - self._clock())
+            # What callbacks have sent meanwhile.
+            await self.flush(max(0.0, deadline - self._clock()))
+        except PeltonTimeoutError:
             raise PeltonTimeoutError(f"not drained in {seconds} s") from None
         finally:
             await self.close()
 
-    # -- verbs -------------------------------------------------------------------------------------
+    @locked
+    def status(self) -> StatusEvents:
+        """The events of the connection from now on, to iterate over; ends when the client is closed."""
+        return StatusEvents(self)
 
-    async def publish(
-        self, subject: str, data: bytes = b"", *, reply: str = "", headers: Headers | None = None
-    ) -> None:
-        """Send a message; waits only while the connection does not take more.
+    # -- what is made with it ----------------------------------------------------------------------
 
-        Raises InvalidSubjectError, PayloadTooLargeError, ConnectionClosedError, and OutputFullError when too much was
-        published without a connection.
-        """
-        self._connection.publish(subject, data, reply, encode_header_map(headers))
-        self._plan_flush()
-        if self._link is not None and self._link.paused:
-            await self._wait_writable()
-
-    @checked
-    async def subscribe(
+    def jetstream(
         self,
-        subject: str,
         *,
-        queue: str = "",
-        callback: Callback | None = None,
-        max_msgs: int = 0,
-        pending_messages_max: int = PENDING_MESSAGES_MAX,
-        pending_bytes_max: int = PENDING_BYTES_MAX,
-    ) -> Subscription:
-        """Subscribe to a subject, which may have wildcards; a queue group shares the messages.
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: Duration | None = None,
+    ) -> JetStream:
+        """Streams and consumers over this connection; domain or prefix replace those of the options."""
+        from .jetstream import JetStream  # a program that only publishes need not load it
 
-        Without a callback, iterate over the subscription. With max_msgs it ends after that many messages.
-        Messages over the pending limits are dropped, and SlowConsumerError reports it.
-        """
-        subscription = Subscription(self, callback, pending_messages_max, pending_bytes_max)
-        self._subscribe(subject, subscription, queue, max_msgs)
-        return subscription
+        domain, prefix = self._api_of(domain, prefix)
+        seconds = self._timeout_of(timeout)
+        return JetStream(self, domain=domain, prefix=prefix, timeout=seconds)
 
-    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
-        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``."""
-        owner._interest = self._connection.subscribe(subject, queue, owner)
-        self._plan_flush()
+    async def add_service(self, config: ServiceConfig) -> Service:
+        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
+        from .services import Service
 
-    status = made(StatusEvents)
+        service = Service(self, config)
+        await service._begin()
+        return service
 
-    def _jetstream_type(self) -> Callable[..., JetStream]:
-        from .jetstream import JetStream
+    def service_client(self) -> ServiceClient:
+        """Finds services and calls them."""
+        from .services import ServiceClient
 
-        return JetStream
-
-    def _service_types(self) -> tuple[Callable[..., Service], Callable[..., ServiceClient]]:
-        from .services import Service, ServiceClient
-
-        return Service, ServiceClient
+        return ServiceClient(self)
 
 
-def _never() -> bool:
-    return False
+class StatusEvents(StatusBox):
+    """Events of a connection: ``async for event in client.status()``; ends when the client is closed.
 
+    ::
 
-def _call_soon(
-    loop: asyncio.AbstractEventLoop, method: weakref.WeakMethod[Callable[[], None]]
-) -> None:
-    """Call a method in its loop, from any thread; nothing when the loop is closed."""
-    alive = method()
-    if alive is not None:
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(alive)
-
-
-def _close(work: Coroutine[Any, Any, Any], _: object) -> None:
-    """Close a coroutine whose task has ended.
-
-    The task may have been cancelled before it began, and Python warns of what was never awaited.
+        async for event in nc.status():
+            print(event.kind, event.error)
     """
-    work.close()
 
+    client: Client
 
-async def _await(result: Awaitable[Any]) -> None:
-    try:
-        await result
-    except Exception:
-        logger.exception("a handler of the client failed")
+    def __aiter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    async def __anext__(self) -> Status:
+        """The next event; the iteration ends after "closed"."""
+        if not self._has_news():
+            with contextlib.suppress(ConnectionClosedError):  # the event "closed" is there
+                await self.client._until(self, self._has_news, math.inf)
+        status = self._take()
+        if status is None:
+            raise StopAsyncIteration
+        return status

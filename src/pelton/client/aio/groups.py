@@ -1,21 +1,60 @@
-"""Partitioned consumer groups, for asyncio."""
+"""Partitioned consumer groups: their documents, their members, and consuming as one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..base.steps import made
-from ..groups.managing import ElasticGroups, StaticGroups
-from ..groups.operation import GroupOperation
-from .consuming import _Operation
-from .messages import Message
-from .running import Awaited
+from pelton.errors import (
+    BucketNotFoundError,
+    ConsumerNotFoundError,
+    GroupExistsError,
+    GroupNotFoundError,
+    KeyExistsError,
+    RevisionConflictError,
+    StreamNotFoundError,
+)
+
+from ..consume.pull import Sizes
+from ..groups import (
+    ELASTIC_BUCKET,
+    PRIORITY_GROUP,
+    STATIC_BUCKET,
+    ElasticGroupConfig,
+    StaticGroupConfig,
+    assignments,
+    check_member,
+    decode,
+    filters_of,
+    key_of,
+    static_consumer,
+    work_queue,
+    work_queue_of,
+)
+from ..keyvalue.config import KeyValueConfig
+from .locks import locked
+from .members import GroupIntake, GroupUpkeep
+from .operations import Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..base.durations import Duration
+    from ..base.models import ConsumerConfig
+    from ..consume.events import ConsumerEvent
+    from ..groups import MemberMapping
     from .connection import Client
+    from .jetstream import JetStream
+    from .messages import Message
+
+C = TypeVar("C", bound=StaticGroupConfig | ElasticGroupConfig)
+
+ATTEMPTS = 20
+"""How often a change is tried again when others change the group at the same time."""
+MESSAGES_MAX = 100
+"""Messages that a member buffers, unless it is told a number."""
 
 
-class GroupMessages(_Operation, GroupOperation[Message]):
+class GroupMessages(Operation):
     """Messages of a member of a group without end; made by ``consume`` of a group.
 
     ::
@@ -25,44 +64,315 @@ class GroupMessages(_Operation, GroupOperation[Message]):
                 await message.ack()
 
         async with group.consume("m1", handle, auto_ack=True) as messages:
-            await messages.run()  # until another task calls messages.stop()
+            await messages.run()  # until a handler calls messages.stop()
     """
 
-    client: Client
+    def __init__(
+        self,
+        group: Group[Any],
+        member: str,
+        callback: Callable[[Message], object] | None,
+        *,
+        config: ConsumerConfig | None,
+        max_messages: int,
+        auto_ack: bool,
+        auto_extend: bool | None,
+        nak_delay: Duration | None,
+        on_event: Callable[[ConsumerEvent], object] | None,
+    ) -> None:
+        """Made by ``consume``; begins at once."""
+        concurrency = 1 if auto_extend and callback is not None else None
+        intake = GroupIntake(group, member, config, Sizes(max_messages=max_messages))
+        super().__init__(
+            GroupUpkeep(group, intake),
+            callback,
+            concurrency=concurrency,
+            auto_ack=auto_ack,
+            auto_extend=auto_extend,
+            nak_delay=nak_delay,
+            on_event=on_event,
+        )
 
 
-class StaticGroup(Awaited, StaticGroups[Message]):
+class Group(Generic[C]):
+    """A handle of a group: what static and elastic ones have in common."""
+
+    bucket: str
+    """The bucket with the documents of all groups of this kind."""
+    durable: bool
+    """Whether the members' consumers stay when nobody consumes."""
+    cached_config: C
+    """The configuration as it was last read."""
+    _kind: type[C]
+
+    def __init__(self, js: JetStream, stream: str, name: str) -> None:
+        """``stream``: whose messages the group takes; ValueError for a name that no group can have."""
+        self._js = js
+        self.client: Client = js.client
+        """The client that it belongs to."""
+        self.stream = stream
+        """The name of the stream."""
+        self.name = name
+        """The name of the group."""
+        self.key = key_of(stream, name)
+        """The key of the group's document."""
+
+    def __repr__(self) -> str:
+        """Group and stream."""
+        return f"<{type(self).__name__} {self.name!r} of stream {self.stream!r}>"
+
+    @property
+    def consumer_stream(self) -> str:
+        """The stream that members consume from."""
+        return self.stream if self.durable else work_queue_of(self.stream, self.name)
+
+    def consumer_name(self, member: str) -> str:
+        """The name of a member's consumer; ValueError for a name that no member can have."""
+        check_member(member)
+        return static_consumer(self.name, member) if self.durable else member
+
+    def partitions(self) -> dict[str, list[int]]:
+        """The partitions of each member, as the configuration said when it was last read."""
+        return assignments(self.cached_config)
+
+    async def step_down(self, member: str) -> None:
+        """Take the pin from the client that consumes as this member: another one of the member gets it.
+
+        ConsumerNotFoundError when nobody consumes as this member.
+        """
+        await self._js.unpin_consumer(
+            self.consumer_stream, self.consumer_name(member), PRIORITY_GROUP
+        )
+
+    @locked
+    def consume(
+        self,
+        member: str,
+        callback: Callable[[Message], object] | None = None,
+        *,
+        config: ConsumerConfig | None = None,
+        max_messages: int = MESSAGES_MAX,
+        auto_ack: bool = False,
+        auto_extend: bool | None = None,
+        nak_delay: Duration | None = None,
+        on_event: Callable[[ConsumerEvent], object] | None = None,
+    ) -> GroupMessages:
+        """Consume as a member, without end: iterate over the messages, or give a callback.
+
+        Subjects come without the partition. One message after the other is handled; of several clients with
+        one member name one consumes, and another one goes on when it ends. The operation follows changes of
+        an elastic group: it waits while the member has no partition.
+
+        config: the fields of the member's consumer that the group does not decide. ``ack_wait`` (5 s)
+            is also the time after which another client takes over from one that was killed; with
+            ``max_ack_pending=1`` messages of a partition keep their order also when one is delivered again.
+        max_messages: how many messages are requested and not handled at most. The last of them must
+            be handled within the ack wait, unless the wait is extended.
+        auto_ack, auto_extend, nak_delay, on_event: as for ``Consumer.consume``.
+
+        Raises ValueError for options that contradict each other or the group. An iteration raises
+        GroupChangedError when the configuration was replaced by one that a group can't change to, ConsumerExistsError,
+        PermissionsViolationError, and ConnectionClosedError when the client is lost; it ends when the group is deleted.
+        """
+        return GroupMessages(
+            self,
+            member,
+            callback,
+            config=config,
+            max_messages=max_messages,
+            auto_ack=auto_ack,
+            auto_extend=auto_extend,
+            nak_delay=nak_delay,
+            on_event=on_event,
+        )
+
+    # -- the document ------------------------------------------------------------------------------
+
+    async def _load(self) -> tuple[C, int]:
+        """The configuration now, and its revision."""
+        try:
+            bucket = await self._js.key_value(self.bucket, direct=False)
+        except BucketNotFoundError:
+            raise GroupNotFoundError(self.stream, self.name) from None
+        entry = await bucket.get(self.key)
+        if entry is None:
+            raise GroupNotFoundError(self.stream, self.name)
+        self.cached_config = decode(self._kind, entry.data)
+        return self.cached_config, entry.revision
+
+    async def _create(self, config: C) -> None:
+        """Store the document of a new group; GroupExistsError for one with another configuration."""
+        origin = await self._js.stream_info(self.stream)
+        try:
+            bucket = await self._js.key_value(self.bucket, direct=False)
+        except BucketNotFoundError:
+            replicas = origin.config.num_replicas or 1
+            bucket = await self._js.create_key_value(
+                KeyValueConfig(bucket=self.bucket, replicas=replicas)
+            )
+        try:
+            await bucket.create(self.key, config.encode())
+            self.cached_config = config
+        except KeyExistsError:
+            found, _ = await self._load()
+            if found.fixed() != config.fixed():
+                raise GroupExistsError(self.stream, self.name) from None
+
+    async def _remove(self) -> None:
+        """Delete the document: members stop."""
+        await self._load()
+        bucket = await self._js.key_value(self.bucket)
+        await bucket.delete(self.key)
+
+
+class StaticGroup(Group[StaticGroupConfig]):
     """A static consumer group; made by ``JetStream.static_group`` and ``create_static_group``.
 
     The stream's subjects begin with the number of a partition, and the members never change. ::
 
-        config = StaticGroupConfig(max_members=10, members=["m1", "m2"])
-        group = await js.create_static_group("ORDERS", "billing", config)
+        group = await js.create_static_group("ORDERS", "billing", max_members=10, members=["m1", "m2"])
         async with group.consume("m1") as messages:
             async for message in messages:
                 await message.ack()
     """
 
-    client: Client
+    bucket = STATIC_BUCKET
+    durable = True
+    _kind = StaticGroupConfig
 
-    consume = made(GroupMessages)
+    async def config(self) -> StaticGroupConfig:
+        """The configuration now; GroupNotFoundError."""
+        config, _ = await self._load()
+        return config
+
+    def consumer_name(self, member: str) -> str:
+        """The name of a member's consumer; ValueError for a name without a partition in the group."""
+        if not filters_of(self.cached_config, member):
+            raise ValueError(f"{member!r} has no partition in group {self.name!r}")
+        return super().consumer_name(member)
+
+    async def active_members(self) -> list[str]:
+        """The members that a client consumes as, by name; GroupNotFoundError."""
+        config = await self.config()
+        listed = await self._js.consumers(self.stream)
+        waiting = {each.name for each in listed if each.num_waiting}
+        members = sorted(assignments(config))
+        return [each for each in members if static_consumer(self.name, each) in waiting]
+
+    async def delete(self) -> None:
+        """Delete the group and the consumers of its members; GroupNotFoundError. Members stop."""
+        await self._remove()
+        for member in assignments(self.cached_config):
+            try:
+                await self._js.delete_consumer(self.stream, static_consumer(self.name, member))
+            except ConsumerNotFoundError:
+                continue  # it never consumed
 
 
-class ElasticGroup(Awaited, ElasticGroups[Message]):
+class ElasticGroup(Group[ElasticGroupConfig]):
     """An elastic consumer group; made by ``JetStream.elastic_group`` and ``create_elastic_group``.
 
     A stream of its own copies the messages of any stream, and members come and go. ::
 
-        config = ElasticGroupConfig(
-            max_members=10, partitioning_filters=[PartitioningFilter("orders.*", [1])]
+        filters = [PartitioningFilter("orders.*", [1])]
+        group = await js.create_elastic_group(
+            "ORDERS", "billing", max_members=10, partitioning_filters=filters
         )
-        group = await js.create_elastic_group("ORDERS", "billing", config)
         await group.add_members("m1", "m2")
         async with group.consume("m1") as messages:
             async for message in messages:
                 await message.ack()
     """
 
-    client: Client
+    bucket = ELASTIC_BUCKET
+    durable = False
+    _kind = ElasticGroupConfig
 
-    consume = made(GroupMessages)
+    async def config(self) -> ElasticGroupConfig:
+        """The configuration now; GroupNotFoundError."""
+        config, _ = await self._load()
+        return config
+
+    async def active_members(self) -> list[str]:
+        """The members that a client consumes as, by name; GroupNotFoundError.
+
+        A member stays in the list for its ack wait after its last client has stopped.
+        """
+        config = await self.config()
+        names = await self._js.consumer_names(self.consumer_stream)
+        return sorted(set(names) & set(assignments(config)))
+
+    async def add_members(self, *names: str) -> list[str]:
+        """Add members; returns all members. ValueError for a group with mappings, GroupNotFoundError."""
+        for each in names:
+            check_member(each)
+
+        def change(config: ElasticGroupConfig) -> None:
+            self._check_no_mappings(config)
+            config.members = list(dict.fromkeys([*config.members, *names]))
+
+        return list((await self._update(change)).members)
+
+    async def drop_members(self, *names: str) -> list[str]:
+        """Drop members; returns those that are left. ValueError for a group with mappings, GroupNotFoundError.
+
+        They hand their partitions over when they have finished the message that they handle.
+        """
+
+        def change(config: ElasticGroupConfig) -> None:
+            self._check_no_mappings(config)
+            config.members = [each for each in config.members if each not in names]
+
+        return list((await self._update(change)).members)
+
+    async def set_mappings(self, mappings: Sequence[MemberMapping]) -> None:
+        """Say which member has which partitions, in place of members; ValueError, GroupNotFoundError."""
+        if not mappings:
+            raise ValueError("no mappings: delete_mappings removes them")
+
+        def change(config: ElasticGroupConfig) -> None:
+            config.members, config.mappings = [], list(mappings)
+            config.__post_init__()
+
+        await self._update(change)
+
+    async def delete_mappings(self) -> None:
+        """Remove the mappings: the group has no member then; GroupNotFoundError."""
+
+        def change(config: ElasticGroupConfig) -> None:
+            config.mappings = []
+
+        await self._update(change)
+
+    async def delete(self) -> None:
+        """Delete the group, its stream and its consumers; GroupNotFoundError. Members stop."""
+        await self._remove()
+        try:
+            await self._js.delete_stream(self.consumer_stream)
+        except StreamNotFoundError:
+            return
+
+    async def _create(self, config: ElasticGroupConfig) -> None:
+        """Store the document and create the group's stream."""
+        await super()._create(config)
+        origin = await self._js.stream_info(self.stream)
+        await self._js.create_stream(work_queue(origin, self.name, config))
+
+    async def _update(self, change: Callable[[ElasticGroupConfig], None]) -> ElasticGroupConfig:
+        """Change the document, whatever others change meanwhile; returns what it is now."""
+        for attempt in range(ATTEMPTS):
+            config, revision = await self._load()
+            change(config)
+            bucket = await self._js.key_value(self.bucket)
+            try:
+                await bucket.update(self.key, config.encode(), revision)
+            except RevisionConflictError:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+            else:
+                break
+        return config
+
+    def _check_no_mappings(self, config: ElasticGroupConfig) -> None:
+        if config.mappings:
+            raise ValueError(f"group {self.name!r} has mappings: change those")

@@ -1,29 +1,23 @@
-"""Publishing into streams with many acks outstanding, for asyncio."""
+"""Publishing into streams with many acks outstanding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from ..jetstream.publishing import Publishing
-from ..plans.jetstream import Headers, publish_headers
-from .running import Entered, run
+from pelton.errors import PublishFailedError
+
+from .sending import WindowSender
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from pelton.errors import PeltonError
-
-    from ..base.models import PubAck
-    from .connection import Client
+    from collections.abc import Callable
 
 
-class Publisher(Entered, Publishing):
+class Publisher(WindowSender):
     """Publishes into streams with a bounded window of outstanding acks; made by ``JetStream.publisher``.
 
     A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
-    a message that no stream of a cluster answers is sent again until then. Each ``publish`` returns a
-    future for its ack; failures are also collected in ``failures``, and raised as PublishFailedError by
-    ``flush`` and at the end of ``async with``.
+    a message that no stream of a cluster answers is sent again until then. Failures are collected in
+    ``failures``, and raised as PublishFailedError by ``flush`` and at the end of the block.
 
     ::
 
@@ -32,51 +26,40 @@ class Publisher(Entered, Publishing):
                 await publisher.publish("orders.new", b"%d" % number, msg_id=f"order-{number}")
     """
 
-    client: Client
-    _timer: asyncio.TimerHandle | None = None
+    async def flush(self) -> None:
+        """Wait until every message is acknowledged or has failed.
 
-    async def publish(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        headers: Headers | None = None,
-        msg_id: str | None = None,
-    ) -> asyncio.Future[PubAck]:
-        """Send a message, after waiting for room in the window; the future is for its ack."""
-        client = self.client
-        if self._window.full:
-            await run(client, self._making_room())
-        block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
-        future: asyncio.Future[PubAck] = client._loop.create_future()
-        self._put(subject, data, block, msg_id or "", future)
-        client._plan_flush()
-        if self._timer is None:
-            self._sooner()
-        if client._much_waits:
-            await client._wait_writable()
-        return future
+        PublishFailedError names the messages that failed since the last call.
+        """
+        await self._settle(lambda: not self._window)
+        if self.failures:
+            failures, self.failures = self.failures, []
+            raise PublishFailedError(failures)
 
-    def _on_lost(self, error: PeltonError) -> None:
-        """The connection broke: send again what may be sent twice."""
-        super()._on_lost(error)
-        self._look()
+    async def __aenter__(self) -> Self:
+        """The publisher itself."""
+        return self
 
-    def _sooner(self) -> None:
-        """Look when the first message is overdue, even if no call waits."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        deadline = self._window.next_deadline()
-        if deadline is not None:
-            wait = max(0.0, deadline - self.client._clock())
-            self._timer = self.client._loop.call_later(wait, self._on_timer)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for every ack, unless the block raises; PublishFailedError when some did not arrive."""
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._close()
 
-    def _on_timer(self) -> None:
-        self._look()
-        self._sooner()
+    async def _make_room(self) -> None:
+        await self._settle(lambda: not self._window.full)
 
-    def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        super()._close()
+    async def _settle(self, done: Callable[[], bool]) -> None:
+        client, window = self.client, self._window
+        while not done():
+            refused = window.refused
+
+            def over(refused: bool = refused) -> bool:
+                return done() or self._lost or (window.refused and not refused)
+
+            await client._until(self, over, window.seconds_left(self._clock()))
+            if self._lost:
+                await client._ready(self._patience)
+            self._look()

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from typing import TYPE_CHECKING, cast
 
 from pelton.errors import ConnectError
-
-from ..protocol.websocket import WebSocket
 
 if TYPE_CHECKING:
     import ssl
 
     from ..base.addresses import Server
-    from .connection import Client
+    from ..protocol.websocket import WebSocket
+    from .backend import Backend
 
 
 RECEIVE_BYTES = 16 * 1024
@@ -31,12 +29,14 @@ class Link(asyncio.BufferedProtocol):
     would cost more than a short answer: the system maps and clears its memory each time.
     """
 
-    def __init__(self, client: Client, server: Server, *, tls: bool) -> None:
+    def __init__(self, client: Backend, server: Server, *, tls: bool) -> None:
         """``tls``: encrypted from the first byte."""
         self.server = server
         self._frames: WebSocket | None = None
         if server.websocket:
-            self._frames = WebSocket(server, os.urandom, client.options)
+            from ..protocol.websocket import WebSocket
+
+            self._frames = WebSocket(server, client.options)
         self.tls = tls
         self.paused = False
         """Whether the transport has more than enough to write."""

@@ -9,6 +9,7 @@ request. The tasks that received bytes wake go on at the end of the present turn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from ..base.steps import Mailbox
-    from .connection import Client
+    from ..base.mailbox import Mailbox
+    from .backend import Backend
 
 LOOK_S = 1e-6
 """More than the time of checking one wait for its deadline, in seconds."""
@@ -76,12 +77,17 @@ class Waiting(asyncio.Future[None]):
     def wake_later(self) -> None:
         """Let the task check again in the next turn, as any future does."""
         self._hand_over()
-        self._set_done()
+        with contextlib.suppress(asyncio.InvalidStateError):
+            self.set_result(None)
 
     def resume(self) -> None:
         """Let the task go on now. No other task runs at this moment."""
         go_on, context = self._go_on, self._context
-        if self._set_done() and go_on is not None and context is not None:
+        try:
+            self.set_result(None)
+        except asyncio.InvalidStateError:  # a task may be cancelled at any time, also by a signal
+            return
+        if go_on is not None and context is not None:
             self._go_on = None
             context.run(go_on, self)
 
@@ -90,14 +96,6 @@ class Waiting(asyncio.Future[None]):
         go_on, self._go_on = self._go_on, None
         if go_on is not None:
             super().add_done_callback(go_on, context=self._context)
-
-    def _set_done(self) -> bool:
-        """Whether this call has ended the wait: a task may be cancelled at any time, also by a signal."""
-        try:
-            self.set_result(None)
-        except asyncio.InvalidStateError:
-            return False
-        return True
 
 
 class Waits:
@@ -167,8 +165,17 @@ class Waits:
             self._plan(max(due, now + len(self._waiting) * LOOK_S))
 
 
-async def until(client: Client, box: Mailbox, done: Callable[[], bool], seconds: float) -> bool:
-    """Wait until ``done()`` holds; False when the time is over. What changes it stirs the ``box``."""
+async def until(
+    client: Backend,
+    box: Mailbox,
+    done: Callable[[], bool],
+    seconds: float,
+    other: Mailbox | None = None,
+) -> bool:
+    """Wait until ``done()`` holds; False when the time is over. What changes it stirs the ``box``.
+
+    ``other``: what blocking code has to be woken by, too.
+    """
     if done():
         return True
     waits = client._waits

@@ -1,1 +1,1 @@
-"""What every room of the client uses: addresses, durations, messages, checks of arguments, the steps of calls."""
+"""What every package of the client uses: addresses, durations, messages, checks of arguments."""

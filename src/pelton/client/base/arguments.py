@@ -51,7 +51,7 @@ _KINDS: dict[str, Rule] = {
     "Progress": ((_FUNCTION,), "a function"),
 }
 _CONFIGS = (
-    *("StreamConfig", "ConsumerConfig", "KeyValueConfig", "ObjectStoreConfig", "ServiceConfig"),
+    *("StreamConfig", "ConsumerConfig", "ObjectStoreConfig", "ServiceConfig"),
     *("StaticGroupConfig", "ElasticGroupConfig", "Placement", "ObjectInfo", "Question"),
 )
 
@@ -154,6 +154,25 @@ def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
     raise TypeError(
         f"{where}{name} is {what}, not {type(value).__name__} ({shown}){hint}"
     ) from None
+
+
+def check_texts(**values: object) -> None:
+    """Raise the TypeError for the first argument that is neither text nor None."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, str):
+            refuse(name, "text", value)
+
+
+def check_number(
+    name: str, value: object, *, least: int | None = None, optional: bool = False
+) -> None:
+    """Raise TypeError unless an argument is a whole number, and ValueError for less than ``least``."""
+    if optional and value is None:
+        return
+    if not hasattr(type(value), "__index__"):
+        refuse(name, "a whole number", value)
+    if least is not None and int(cast("int", value)) < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def unawaited(value: object) -> bool:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pelton.api.fields import Instant, Number
 from pelton.api.times import DurationTooLongError, parse_instant, parse_long_duration
 
+from .arguments import refuse
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -50,11 +52,11 @@ class Nanoseconds(int):
     __slots__ = ()
 
 
-def to_nanoseconds(duration: Duration) -> Nanoseconds:
+def to_nanoseconds(duration: Duration, name: str = "") -> Nanoseconds:
     """A duration for the wire.
 
     Raises ValueError for a negative, infinite or too long duration or other text; TypeError for anything
-    else.
+    else, with the ``name`` of the argument.
     """
     if isinstance(duration, Nanoseconds):
         return duration
@@ -70,7 +72,7 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
     elif isinstance(duration, timedelta):
         ns = duration // timedelta(microseconds=1) * 1000
     elif isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise TypeError(f"{duration!r} is no duration: expected seconds, a timedelta or text")
+        refuse(name or "a duration", "seconds, a timedelta or text", duration)
     elif not math.isfinite(duration):
         raise ValueError(f"{duration!r} is no duration that a server could count")
     elif duration > _NUMBER_MAX_S:
@@ -87,10 +89,10 @@ def to_nanoseconds(duration: Duration) -> Nanoseconds:
     return Nanoseconds(ns)
 
 
-def to_seconds(duration: Duration) -> float:
+def to_seconds(duration: Duration, name: str = "") -> float:
     """A duration in seconds; a number may have any value, also infinity.
 
-    ValueError for other text and for NaN; TypeError for anything else.
+    ValueError for other text and for NaN; TypeError for anything else, with the ``name`` of the argument.
     """
     if isinstance(duration, float):
         pass
@@ -102,18 +104,18 @@ def to_seconds(duration: Duration) -> float:
         return duration / _NS
     elif not isinstance(duration, int):
         if not hasattr(type(duration), "__float__"):
-            raise TypeError(f"{duration!r} is no duration: expected seconds, a timedelta or text")
+            refuse(name or "a duration", "seconds, a timedelta or text", duration)
         duration = float(duration)
     if duration != duration:
         raise ValueError("NaN is no duration")
     return duration
 
 
-def to_moment(moment: Moment | None) -> int | None:
+def to_moment(moment: Moment | None, name: str = "") -> int | None:
     """A moment for the wire, in nanoseconds since 1970.
 
     Raises ValueError for a datetime without a zone, for text that is not RFC 3339, and for a number that is
-    not within the years 1 to 9999; TypeError for anything else.
+    not within the years 1 to 9999; TypeError for anything else, with the ``name`` of the argument.
     """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -122,7 +124,7 @@ def to_moment(moment: Moment | None) -> int | None:
     if isinstance(moment, str):
         return parse_instant(moment)
     if moment is not None and not hasattr(type(moment), "__index__"):
-        raise TypeError(f"{moment!r} is no moment: expected a datetime, text or nanoseconds")
+        refuse(name or "a moment", "a datetime, text or nanoseconds since 1970", moment)
     if moment is not None and not _YEAR_1_NS <= moment < _YEAR_10000_NS:
         raise ValueError(f"{moment!r} nanoseconds since 1970 are not within the years 1 to 9999")
     return moment
@@ -152,3 +154,19 @@ def settle(config: object, spans: Iterable[str] = (), moments: Iterable[str] = (
                 setattr(config, name, to_moment(value))
         except (ValueError, TypeError) as error:
             raise type(error)(f"{name}: {error}") from None
+
+
+def seconds_of(name: str, duration: Duration) -> float:
+    """``to_seconds`` for an argument of this name, which the errors begin with."""
+    try:
+        return to_seconds(duration)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def nanoseconds_of(name: str, duration: Duration) -> Nanoseconds:
+    """``to_nanoseconds`` for an argument of this name, which the errors begin with."""
+    try:
+        return to_nanoseconds(duration)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name}: {error}") from None

@@ -8,7 +8,7 @@ from pelton.errors import ConnectionClosedError
 
 
 class Interest:
-    """One subscription in the connection; ``owner`` belongs to the shell."""
+    """One subscription in the connection; ``owner`` belongs to the half."""
 
     __slots__ = ("delivered", "draining", "failure", "max_msgs", "owner", "queue", "sid", "subject")
 

@@ -1,23 +1,22 @@
 """A received message, and the payloads of its acks (ack, nak ...).
 
-The shells add the methods in subclasses; this base knows nothing of transports.
+Both halves add the methods that send something, in a subclass.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pelton.api.subjects import parse_ack
 from pelton.core.protocol.wire import decode_headers
-from pelton.errors import CallbackFailedError, NoRespondersError, NotJetStreamMessageError
+from pelton.errors import CallbackFailedError, NotJetStreamMessageError
 
 from .durations import Duration, to_nanoseconds
-from .steps import Sent, call, verb
+from .headers import Headers
 
 if TYPE_CHECKING:
     from .interest import Interest
     from .models import Metadata
-    from .steps import Steps
 
 ACK = b"+ACK"
 NAK = b"-NAK"
@@ -67,7 +66,7 @@ class BaseMessage:
         self._interest = interest
         self.acked = False
         """Whether an ack that ends the message was sent."""
-        self._decoded: dict[str, list[str]] | None = None
+        self._decoded: Headers | None = None
 
     def __repr__(self) -> str:
         """Subject and size; of a message of a consumer also which one of the stream it is."""
@@ -78,19 +77,20 @@ class BaseMessage:
         return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes{place}>"
 
     @property
-    def headers(self) -> dict[str, list[str]]:
-        """The headers: every name with its values in order; names keep their case.
+    def headers(self) -> Headers:
+        """The headers: ``headers["Kind"]`` is the first value, ``headers.get_all("Kind")`` has all.
 
         Raises ValueError when the sender wrote invalid headers: servers do not check them.
         """
         if self._decoded is None:
-            self._decoded = decode_headers(self.raw_headers)[2] if self.raw_headers else {}
+            self._decoded = Headers(
+                decode_headers(self.raw_headers)[2] if self.raw_headers else None
+            )
         return self._decoded
 
     def header(self, name: str) -> str | None:
         """The first value of a header, or None."""
-        values = self.headers.get(name)
-        return values[0] if values else None
+        return self.headers.get(name)
 
     @property
     def status(self) -> int:
@@ -118,57 +118,6 @@ class BaseMessage:
                 f"no consumer delivered this: reply subject {self.reply!r}"
             )
         return metadata
-
-    @property
-    def client(self) -> Any:
-        """The client that received it."""
-        return self._interest.owner.client
-
-    # -- payloads of the acks of both shells ------------------------------------------------------
-
-    def _done_body(self) -> bytes:
-        """Acknowledge: the message is processed."""
-        return ACK
-
-    def _delayed_body(self, delay: Duration | None = None) -> bytes:
-        """Deliver the message again, at once or after ``delay`` seconds."""
-        return nak_body(delay)
-
-    def _term_body(self, reason: str = "") -> bytes:
-        """Never deliver the message again."""
-        return TERM + (b" " + reason.encode() if reason else b"")
-
-    def _in_progress_body(self) -> bytes:
-        """Restart the ack wait: the client is still processing the message."""
-        return IN_PROGRESS
-
-    ack = verb(_done_body)
-    nak = verb(_delayed_body)
-    term = verb(_term_body)
-    in_progress = verb(_in_progress_body, ends=False)
-
-    def _confirming(self, timeout: Duration | None = None) -> Steps[None]:
-        """Acknowledge, and wait until the server confirms the ack; PeltonTimeoutError, NoRespondersError.
-
-        The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
-        consumer has no leader.
-        """
-        self._check_acknowledgeable()
-        seconds = self.client._timeout_of(timeout)
-        try:
-            yield from self.client._persevering(self.reply, ACK, seconds, again=Sent())
-        except NoRespondersError:
-            raise NoRespondersError(
-                self.reply, "the consumer is gone, or takes no acks, as an ordered one"
-            ) from None
-        self.acked = True
-
-    ack_sync = call(_confirming)
-
-    def _check_answerable(self) -> None:
-        """Raise ValueError unless the message is a request."""
-        if not self.reply:
-            raise ValueError("the message has no reply subject")
 
     def _check_acknowledgeable(self) -> None:
         """Raise NotJetStreamMessageError unless a consumer delivered the message."""

@@ -5,7 +5,17 @@ write (``client/base/durations.py``), and defaults suit a consumer of a user. ``
 fields and their order on the wire.
 """
 
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
+import dataclasses
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Generic,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_type_hints,
+)
 
 from msgspec import field
 
@@ -34,16 +44,20 @@ from pelton.api.streams import ExternalStream, StreamSourceConsumer
 from pelton.api.subjects import AckSubject as Metadata
 
 from .durations import Duration, Moment, Nanoseconds, Span, Time, settle
+from .headers import Headers
 
 __all__ = [
     "AccountInfo",
     "ConsumerConfig",
     "ConsumerInfo",
+    "ConsumerPause",
     "ExternalStream",
+    "Listing",
     "Metadata",
     "Placement",
     "PubAck",
     "Republish",
+    "StoredMessage",
     "StreamConfig",
     "StreamConsumerLimits",
     "StreamInfo",
@@ -54,6 +68,7 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=type)
+Item = TypeVar("Item")
 
 _NONE = Nanoseconds(0)
 
@@ -137,6 +152,48 @@ class StreamConsumerLimits(WireStreamConsumerLimits, kw_only=True):
         settle(self, ("inactive_threshold",))
 
 
+class StreamFields(TypedDict, total=False):
+    """The fields of a StreamConfig but its name, as keywords of ``create_stream``."""
+
+    description: str
+    subjects: list[str]
+    retention: Retention
+    max_consumers: int
+    max_msgs: int
+    max_bytes: int
+    max_age: Duration
+    max_msgs_per_subject: int
+    max_msg_size: int
+    discard: Discard
+    storage: Storage
+    num_replicas: int
+    no_ack: bool
+    duplicate_window: Duration
+    placement: Placement | None
+    mirror: StreamSource | None
+    sources: list[StreamSource]
+    compression: Compression
+    first_seq: int
+    subject_transform: SubjectTransform | None
+    republish: Republish | None
+    allow_direct: bool
+    mirror_direct: bool
+    discard_new_per_subject: bool
+    sealed: bool
+    deny_delete: bool
+    deny_purge: bool
+    allow_rollup_hdrs: bool
+    consumer_limits: StreamConsumerLimits
+    allow_msg_ttl: bool
+    subject_delete_marker_ttl: Duration
+    allow_msg_counter: bool
+    allow_atomic: bool
+    allow_msg_schedules: bool
+    persist_mode: PersistMode | None
+    allow_batched: bool
+    metadata: dict[str, str]
+
+
 @_readable
 class StreamConfig(WireStreamConfig, kw_only=True):
     """The configuration of a stream. Only ``name`` is needed; 0 and "" leave the choice to the server.
@@ -201,53 +258,51 @@ class StreamConfig(WireStreamConfig, kw_only=True):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            *,
-            name: str = "",
-            description: str = "",
-            subjects: list[str] = ...,
-            retention: Retention = "limits",
-            max_consumers: int = 0,
-            max_msgs: int = 0,
-            max_bytes: int = 0,
-            max_age: Duration = 0,
-            max_msgs_per_subject: int = 0,
-            max_msg_size: int = 0,
-            discard: Discard = "old",
-            storage: Storage = "file",
-            num_replicas: int = 0,
-            no_ack: bool = False,
-            duplicate_window: Duration = 0,
-            placement: Placement | None = None,
-            mirror: StreamSource | None = None,
-            sources: list[StreamSource] = ...,
-            compression: Compression = "none",
-            first_seq: int = 0,
-            subject_transform: SubjectTransform | None = None,
-            republish: Republish | None = None,
-            allow_direct: bool = False,
-            mirror_direct: bool = False,
-            discard_new_per_subject: bool = False,
-            sealed: bool = False,
-            deny_delete: bool = False,
-            deny_purge: bool = False,
-            allow_rollup_hdrs: bool = False,
-            consumer_limits: StreamConsumerLimits = ...,
-            allow_msg_ttl: bool = False,
-            subject_delete_marker_ttl: Duration = 0,
-            allow_msg_counter: bool = False,
-            allow_atomic: bool = False,
-            allow_msg_schedules: bool = False,
-            persist_mode: PersistMode | None = None,
-            allow_batched: bool = False,
-            metadata: dict[str, str] = ...,
-        ) -> None:
+        def __init__(self, *, name: str = "", **fields: Unpack[StreamFields]) -> None:
             """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
         """Check the durations: ValueError, TypeError."""
         settle(self, ("max_age", "duplicate_window", "subject_delete_marker_ttl"))
+
+
+class ConsumerFields(TypedDict, total=False):
+    """The fields of a ConsumerConfig but its name, as keywords of ``create_consumer``."""
+
+    durable_name: str
+    description: str
+    deliver_policy: DeliverPolicy
+    opt_start_seq: int
+    opt_start_time: Moment | None
+    ack_policy: AckPolicy
+    ack_wait: Duration
+    max_deliver: int
+    backoff: list[Duration]
+    filter_subject: str
+    filter_subjects: list[str]
+    replay_policy: ReplayPolicy
+    rate_limit_bps: int
+    sample_freq: str
+    max_waiting: int
+    max_ack_pending: int
+    flow_control: bool
+    headers_only: bool
+    max_batch: int
+    max_expires: Duration
+    max_bytes: int
+    deliver_subject: str
+    deliver_group: str
+    idle_heartbeat: Duration
+    inactive_threshold: Duration
+    num_replicas: int
+    mem_storage: bool
+    direct: bool
+    sourcing: bool
+    metadata: dict[str, str]
+    pause_until: Moment | None
+    priority_groups: list[str]
+    priority_policy: PriorityPolicy | None
+    priority_timeout: Duration
 
 
 @_readable
@@ -316,45 +371,7 @@ class ConsumerConfig(WireConsumerConfig, kw_only=True):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            *,
-            durable_name: str = "",
-            name: str = "",
-            description: str = "",
-            deliver_policy: DeliverPolicy = "all",
-            opt_start_seq: int = 0,
-            opt_start_time: Moment | None = None,
-            ack_policy: AckPolicy = "explicit",
-            ack_wait: Duration = 0,
-            max_deliver: int = 0,
-            backoff: list[Duration] = ...,
-            filter_subject: str = "",
-            filter_subjects: list[str] = ...,
-            replay_policy: ReplayPolicy = "instant",
-            rate_limit_bps: int = 0,
-            sample_freq: str = "",
-            max_waiting: int = 0,
-            max_ack_pending: int = 0,
-            flow_control: bool = False,
-            headers_only: bool = False,
-            max_batch: int = 0,
-            max_expires: Duration = 0,
-            max_bytes: int = 0,
-            deliver_subject: str = "",
-            deliver_group: str = "",
-            idle_heartbeat: Duration = 0,
-            inactive_threshold: Duration = 0,
-            num_replicas: int = 0,
-            mem_storage: bool = False,
-            direct: bool = False,
-            sourcing: bool = False,
-            metadata: dict[str, str] = ...,
-            pause_until: Moment | None = None,
-            priority_groups: list[str] = ...,
-            priority_policy: PriorityPolicy | None = None,
-            priority_timeout: Duration = 0,
-        ) -> None:
+        def __init__(self, *, name: str = "", **fields: Unpack[ConsumerFields]) -> None:
             """Check the fields: ValueError, TypeError."""
 
     def __post_init__(self) -> None:
@@ -451,3 +468,65 @@ class ConsumerListResponse(wire.ConsumerListResponse, kw_only=True):
     consumers: list[ConsumerInfo] | None = field(  # type: ignore[assignment]  # narrower
         default_factory=list
     )
+
+
+class StoredMessage(NamedTuple):
+    """A message that a stream holds.
+
+    Example::
+
+        stored = await js.get_message("ORDERS", 1)
+        print(stored.subject, stored.seq, stored.data, stored.timestamp_ns)
+    """
+
+    subject: str
+    seq: int
+    data: bytes
+    headers: Headers
+    timestamp_ns: int
+    """When it was stored, nanoseconds since 1970 UTC."""
+
+
+class ConsumerPause(NamedTuple):
+    """The state of a consumer after ``pause_consumer`` and ``resume_consumer``.
+
+    Example::
+
+        pause = js.pause_consumer("ORDERS", "packing", datetime.now(UTC) + timedelta(hours=1))
+        print(pause.paused, pause.pause_remaining_ns)
+        js.resume_consumer("ORDERS", "packing")
+    """
+
+    paused: bool
+    pause_until_ns: int
+    """Nanoseconds since 1970 UTC; 0 when it is not paused."""
+    pause_remaining_ns: int
+
+
+@dataclasses.dataclass
+class Listing(Generic[Item]):
+    """The result of a list call.
+
+    Example::
+
+        listing = await js.stream_listing()
+        print(len(listing.found), "streams;", listing.unavailable)
+
+    A server also names streams (and consumers) that it can't describe: they are on its disk and can't be
+    opened, or no server that holds them answers.
+    """
+
+    found: list[Item] = dataclasses.field(default_factory=list)
+    unavailable: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Reasons by name, in order of names; "" when the server gave no reason."""
+
+    def add(
+        self, page: list[Item] | None, missing: list[str], offline: dict[str, str], total: int
+    ) -> bool:
+        """Add one page of answers; returns whether it was the last one."""
+        self.found += page or []
+        for name in missing:
+            self.unavailable.setdefault(name, "")
+        self.unavailable.update(offline)
+        self.unavailable = dict(sorted(self.unavailable.items()))
+        return not page or len(self.found) + len(self.unavailable) >= total

@@ -63,7 +63,9 @@ class Replies:
 
     def subject(self, number: int) -> str:
         """The reply subject with this number, which is 1 or more."""
-        return f"{self.prefix}{number}-{self._code(str(number))}"
+        code = self._hash.copy()
+        code.update(b"%d" % number)
+        return f"{self.prefix}{number}-{code.hexdigest()}"
 
     def number_of(self, subject: str) -> int:
         """The number in a subject that ``subject`` made; 0 for any other subject."""

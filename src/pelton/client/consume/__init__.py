@@ -1,13 +1,15 @@
-"""Consuming the messages of one consumer, without transport: pull, ordered and push consumers.
+"""What arrives for the readers of a consumer, without transport: pull, ordered and push consumers, watches.
 
 ::
 
-    handles.py  ordering.py  pushed.py    a consumer: next, fetch, consume
-          └─────────┼──────────┘
-              operation.py                one consume(): options, handlers, how it ends
-                    │
-                intake.py                 buffered messages, recovery after losses
-                pulled.py                 those of pull requests: when to send one, what ends it
-                    │
-         requests.py  events.py           the size of requests, and what users are told
+    aio/consumers.py   aio/watches.py      the calls: next, fetch, consume; initial, next
+                 │
+         aio/operations.py                 one consume(): options, handlers, how it ends
+                 │
+           aio/upkeep.py                   what has to wait: requests after a loss, look-ups
+                 │
+             intake.py                     buffered messages, and what is known of the consumer
+     pulled.py  ordered.py  pushed.py  watched.py        one for each kind of consumer
+                 │
+         pull.py  events.py                sizes and bodies of requests; what users are told
 """

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..base.steps import Mailbox
+from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,17 +1,14 @@
-"""The buffered messages of one operation that consumes, and what keeps them coming.
+"""The buffered messages of one operation that consumes, without I/O.
 
 ::
 
-    server ── messages ──► receive ──► queue ──► takers: an iteration, or handlers
-                 ▲                                  │
-                 └───── pull, when ``held <= low`` ◄─┘
+    server ── messages ──► _on_message ──► queue ──► takers: an iteration, or handlers
+                 ▲                                        │
+                 └─────── pull, when ``held <= low`` ◄────┘
 
 ``held`` counts what is requested or buffered and not taken yet, ``expected`` what the server still owes
-to requests. A loop of steps, ``turn``, does everything that is not done for each message: it asks again
-after a loss, looks up a consumer that does not answer, watches heartbeats, extends the ack wait of
-messages, and ends the subscription. In asyncio a task runs it; in blocking code the waiting call does.
-
-Does not depend on a transport; the client's clock is the only time.
+to requests. ``Upkeep`` (aio/upkeep.py) does what has to wait: it asks again after a loss, looks up a consumer that
+does not answer, and ends the subscription.
 """
 
 from __future__ import annotations
@@ -21,39 +18,27 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec.structs import replace
-
 from pelton.errors import (
     ApiError,
     ConnectionClosedError,
     ConnectionLostError,
-    ConsumerDeletedError,
-    ConsumerNotFoundError,
     NotEnabledError,
-    OutputFullError,
     PeltonError,
     PeltonTimeoutError,
     PermissionsViolationError,
-    PullError,
-    StreamNotFoundError,
 )
 
-from ..base.message import IN_PROGRESS
-from ..base.steps import RETRY_S, Mailbox, Until
-from .acking import Acks
+from ..base.mailbox import Mailbox
+from ..base.message import ACK, IN_PROGRESS, nak_body
 from .events import EventFeed
-from .extending import AckExtension
-from .heartbeats import Heartbeats, looking
-from .requests import size_of
+from .pull import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..base.interest import Interest
     from ..base.message import BaseMessage
-    from ..base.models import ConsumerInfo
-    from ..base.steps import Steps
-    from ..jetstream.streams import Streams
+    from ..base.models import ConsumerConfig, ConsumerInfo
     from ..session.session import Session
 
 OnMissing: TypeAlias = Literal["wait", "raise", "recreate"]
@@ -63,8 +48,6 @@ NO_SUBJECT = " "
 """No subject begins with it."""
 MISSED_MAX = 2
 """Missed heartbeats after which the consumer is looked up."""
-RETRY_MAX_S = 2.0
-"""The longest time between two attempts to find a consumer."""
 
 
 def raise_lasting(error: PeltonError) -> None:
@@ -75,25 +58,133 @@ def raise_lasting(error: PeltonError) -> None:
         raise error
 
 
+class Acks:
+    """Acknowledges the messages of one consumer, as its ack policy says."""
+
+    def __init__(self, client: Session) -> None:
+        """Sends nothing before ``fit``."""
+        self._client = client
+        self.wanted = False
+        """Whether the consumer waits for acks."""
+        self._explicit = False
+
+    def fit(self, config: ConsumerConfig | None) -> None:
+        """Take over the ack policy of the consumer."""
+        policy = "" if config is None else config.ack_policy
+        self._explicit = policy == "explicit"
+        self.wanted = self._explicit or policy == "all"
+
+    def send(self, message: BaseMessage, payload: bytes) -> None:
+        """Send the server an ack of a message; without a connection it is sent after the reconnect."""
+        try:
+            self._client._connection.answer(message.reply, payload)
+        except PeltonError as error:  # the server delivers the message again
+            self._client._report(error)
+        else:
+            self._client._plan_flush()
+
+    def acknowledge(self, message: BaseMessage, payload: bytes = ACK) -> None:
+        """Send the ack of a message, unless it has one or the consumer wants none."""
+        if self.wanted and not message.acked:
+            message.acked = True
+            self.send(message, payload)
+
+    def give_back(self, message: BaseMessage) -> None:
+        """Give a message back: the consumer delivers it again at once."""
+        if self._explicit:
+            self.acknowledge(message, nak_body(None))
+
+
+class Heartbeats:
+    """Watches whether anything arrives from a consumer."""
+
+    def __init__(self) -> None:
+        """Watched from ``restart`` on."""
+        self.interval_s = math.inf
+        """The longest time between two messages or heartbeats of the consumer."""
+        self.heard = False
+        """Whether anything arrived since the last look; there are two looks in each interval."""
+        self.due = math.inf
+        """The time of the next look."""
+        self._silent = 0  # looks in a row that found nothing
+
+    def restart(self, now: float) -> None:
+        """The first heartbeat is expected from now on."""
+        self.due = now + self.interval_s / 2
+
+    def missed(self, now: float, *, watched: bool) -> int:
+        """Look whether anything arrived; returns the number of missed heartbeats when it has grown, else 0.
+
+        A heartbeat counts as missed when it is late by half an interval. ``watched``: whether the server
+        owes heartbeats.
+        """
+        self.due = now + self.interval_s / 2
+        if self.heard or not watched:
+            self.heard, self._silent = False, 0
+            return 0
+        self._silent += 1
+        return self._silent // 2 if self._silent % 2 else 0
+
+    @property
+    def silent(self) -> bool:
+        """Whether a heartbeat was missed since anything arrived."""
+        return self._silent > 2
+
+
+class AckExtension:
+    """Which messages of an operation are due for an in-progress ack (``+WPI``), which restarts their ack wait.
+
+    Those that were there at one look get it at the next one, whether they are buffered or being handled.
+    """
+
+    def __init__(self) -> None:
+        """Off until ``begin``."""
+        self.on = False
+        """Whether ack waits are extended."""
+        self.due = math.inf
+        """The time of the next look."""
+        self.given: dict[object, BaseMessage] = {}
+        """The message that an iteration handles, by task or thread."""
+        self._interval_s = math.inf
+        self._seen: set[int] = set()
+
+    def begin(self, config: ConsumerConfig, now: float) -> None:
+        """Look at the messages four times in each ack wait of the consumer."""
+        waits = [int(each) for each in config.backoff] or [int(config.ack_wait)]
+        self._interval_s = min(waits) / 4e9 or math.inf
+        self.on = self._interval_s < math.inf
+        self.due = now + self._interval_s
+
+    def look(self, now: float, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+        """Those of the messages, and of ``given``, that were already here at the last look."""
+        self.due = now + self._interval_s
+        here = [each for each in (*messages, *self.given.values()) if not each.acked]
+        seen, self._seen = self._seen, {id(message) for message in here}
+        return [message for message in here if id(message) in seen]
+
+    def end(self) -> None:
+        """The operation has ended."""
+        self.given.clear()
+
+
 class Intake(Mailbox, ABC):
     """The messages of an operation, in the order in which they are taken.
 
     Subclasses say how messages are requested and how a missing consumer is found.
     """
 
-    def __init__(self, js: Streams[Any], info: ConsumerInfo, on_missing: OnMissing) -> None:
+    def __init__(self, client: Session, info: ConsumerInfo, on_missing: OnMissing) -> None:
         """Subscribed with ``begin``."""
         if on_missing not in ("wait", "raise", "recreate"):
             raise ValueError(f"on_missing is 'wait', 'raise' or 'recreate', got {on_missing!r}")
-        self.client: Session[Any] = js.client
-        self._plans = js._plans
+        self.client = client
         self.info = info
         self.stream = info.stream_name
         self.queue: deque[Any] = deque()
         self.takers = Mailbox()
         """Waits for messages, and for the end."""
         self.kept = False
-        """Whether a task of the shell runs ``turn``, so that waiting calls need not."""
+        """Whether a task looks after it, also when no call waits."""
         self.over = False
         """Whether no message follows those in the queue."""
         self.finished = False
@@ -111,7 +202,7 @@ class Intake(Mailbox, ABC):
         """Called when a message comes and no handler waits for it."""
         self.freed: Callable[[], None] | None = None
         """Called when the operation has ended."""
-        self.handling: dict[int, BaseMessage] = {}
+        self.handling: dict[Any, Any] = {}
         """The messages of running handlers, by handler."""
         self.held = 0
         """What is requested or buffered and not handled yet: messages, or bytes."""
@@ -125,17 +216,15 @@ class Intake(Mailbox, ABC):
         """
         self.flowing = False
         """Whether requests can be sent right now."""
-        self._on_missing = on_missing
-        self._lost: PeltonError | None = None
-        self._doubt: Exception | None = None
+        self.on_missing = on_missing
+        self.lost: PeltonError | None = None
+        """The connection broke since the last ``tend``."""
+        self.doubted: Exception | None = None
         """Why the consumer must be looked up."""
         self._own = NO_SUBJECT  # how the reply subjects of this client's requests begin
-        self._ending = ""  # "", "stop" or "drain"
-        self._resume_at = -math.inf
-        self._attempts = 0  # to find the consumer
-        self._turner: object = None  # the caller that runs ``turn``
-        self._turner_waits: Mailbox | None = None
-        self._retry_at = -math.inf
+        self.told = ""
+        """What the user has told it to do: "", "stop" or "drain"."""
+        self._resume_at = -math.inf  # no request before this time
 
     # -- implemented by subclasses -----------------------------------------------------------------
 
@@ -168,7 +257,7 @@ class Intake(Mailbox, ABC):
         self.info = info
         self.acks.fit(info.config)
 
-    # -- called by the shell -----------------------------------------------------------------------
+    # -- called by the operation -------------------------------------------------------------------
 
     def begin(self) -> None:
         """Subscribe, and ask for the first messages."""
@@ -197,61 +286,26 @@ class Intake(Mailbox, ABC):
         """Whether there is a message to take, or none follows."""
         return bool(self.queue) or self.over
 
-    def awaiting(self, box: Mailbox, done: Callable[[], bool], seconds: float) -> Steps[bool]:
-        """Wait until ``done()`` holds; False when the time is over."""
-        if self.kept:
-            return bool((yield Until(box, done, seconds)))
-        client = self.client
-        deadline = client._clock() + seconds
-        while not done():
-            left = deadline - client._clock()
-            if left <= 0:
-                return False
-            caller = client._caller()
-            if self._turner in (None, caller):
-                yield from self._taking_turn(caller, box, done, left)
-            else:
-                yield Until(box, lambda: done() or self._turner is None, left)
-        return True
-
-    def _taking_turn(
-        self, caller: object, box: Mailbox, done: Callable[[], bool], seconds: float
-    ) -> Steps[None]:
-        """A turn of one of several callers; when it ends, another one that waits goes on."""
-        outer = self._turner, self._turner_waits
-        self._turner, self._turner_waits = caller, box
-        try:
-            yield from self.turn(done, seconds)
-        finally:
-            self._turner, self._turner_waits = outer
-            self.takers._stir()
-            self.events._stir()
-
-    def keeping(self) -> Steps[None]:
-        """Keep messages coming until the operation has ended."""
-        while not self.finished:
-            yield from self.turn(self.is_finished, math.inf)
-
     def stop(self) -> None:
         """Request nothing more, and give buffered messages back to the consumer."""
-        if self._ending == "stop" or self.finished:
+        if self.told == "stop" or self.finished:
             return
-        self._ending = "stop"
+        self.told = "stop"
         self._end_taking()
         self._return_queue()
         self._stir()
 
     def drain(self) -> None:
         """Request nothing more; buffered messages and those on their way are still taken."""
-        if not self._ending:
-            self._ending = "drain"
+        if not self.told:
+            self.told = "drain"
             self.flowing = False
             self._stir()
 
     @property
     def ending(self) -> bool:
         """Whether the operation was told to end, or has ended."""
-        return bool(self._ending) or self.over
+        return bool(self.told) or self.over
 
     def is_finished(self) -> bool:
         """Whether the subscription is ended, too."""
@@ -266,7 +320,7 @@ class Intake(Mailbox, ABC):
         self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
             self.on_status(status, message)
-        elif self._ending == "stop":
+        elif self.told == "stop":
             self.acks.give_back(message)
         else:
             self.expected -= size_of(message) if self.by_bytes else 1
@@ -280,7 +334,7 @@ class Intake(Mailbox, ABC):
         self.queue.append(message)
         if self.takers._waiting:
             self.takers._stir()
-        elif self.hire is not None:
+        if self.hire is not None:  # also when only ``run`` waits, which takes no message
             self.hire()
 
     def took(self, message: BaseMessage) -> bool:
@@ -292,7 +346,7 @@ class Intake(Mailbox, ABC):
         """The client is closed."""
         if self._interest.failure and self.error is None:
             self.error = self._interest.lost()
-        self._finish()
+        self.finish()
 
     def _on_abandoned(self) -> None:
         """The user dropped the operation without ending it: stop, as far as nobody has to wait for it."""
@@ -303,17 +357,17 @@ class Intake(Mailbox, ABC):
         self.client._release(self._interest)  # or the server delivers here again what is given back
         self._return_queue()
         self._leave()
-        self._finish()
+        self.finish()
 
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke."""
-        self._lost = error
+        self.lost = error
         self._stir()
 
     def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit an operation: the end, if it is a request or the inbox."""
         if any(f'"{subject}"' in complaint.text for subject in self.subjects()):
-            self._fail(complaint)
+            self.fail(complaint)
 
     def subjects(self) -> tuple[str, ...]:
         """The subjects without which nothing can be consumed."""
@@ -324,69 +378,25 @@ class Intake(Mailbox, ABC):
     def doubt(self, why: Exception) -> None:
         """The consumer may be gone: look it up."""
         self.flowing = False
-        self._doubt = why
+        self.doubted = why
         self._stir()
 
-    def turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
-        """Do what is due, and wait until something else is, or until ``done()`` holds."""
-        try:
-            yield from self._turn(done, seconds)
-        except (PeltonError, ValueError) as error:
-            if isinstance(error, ConnectionLostError | OutputFullError):
-                self._lost = error
-                yield Until(self, self._is_ending, RETRY_S)
-            elif self._ending:
-                self._finish()
-            else:
-                self._fail(error if isinstance(error, PeltonError) else PullError(0, str(error)))
-        except BaseException:
-            if self.kept:
-                self._finish()  # the task was cancelled
-            raise
-
-    def _turn(self, done: Callable[[], bool], seconds: float) -> Steps[None]:
-        if self._ending:
-            yield from self._closing()
-            return
-        if self._doubt is not None:
-            yield from self._retrying(self._doubt, done, seconds)
-            return
-        if self._lost is not None:
-            lost, self._lost = self._lost, None
+    def tend(self, now: float) -> float:
+        """Do what is due and needs no wait; returns when something is again."""
+        if self.lost is not None:
+            lost, self.lost = self.lost, None
             self.after_loss(lost)
-        now = self.client._clock()
         if now >= self.heartbeats.due:
             self._look(now)
         extend_due = self.extend_when_due(now)
         if now >= self._resume_at and self.held <= self.low:
             self.pull()
         due = min(self.heartbeats.due, extend_due)
-        if self._resume_at > now:
-            due = min(due, self._resume_at)
+        return min(due, self._resume_at) if self._resume_at > now else due
 
-        def news() -> bool:
-            return done() or self._is_ending() or bool(self._lost or self._doubt)
-
-        yield Until(self, news, max(0.0, min(seconds, due - now)), self._turner_waits)
-
-    def _retrying(self, why: Exception, done: Callable[[], bool], seconds: float) -> Steps[None]:
-        """Recover when it is time for it, and there is a connection."""
-        wait = self._retry_at - self.client._clock()
-        if wait <= 0 and self.client._stays_open and not self.client._connection.connected:
-            wait = RETRY_S
-        if wait <= 0:
-            yield from self.recovering(why)
-            return
-
-        wait = max(0.0, min(wait, self._look_meanwhile() - self.client._clock()))
-
-        def news() -> bool:
-            return done() or self._is_ending()
-
-        yield Until(self, news, min(wait, seconds), self._turner_waits)
-
-    def _is_ending(self) -> bool:
-        return bool(self._ending) or self.finished
+    def is_ending(self) -> bool:
+        """Whether it was told to end, or its subscription is ended."""
+        return bool(self.told) or self.finished
 
     def _look(self, now: float) -> None:
         """Notice that not even heartbeats arrive."""
@@ -396,7 +406,7 @@ class Intake(Mailbox, ABC):
             if missed >= MISSED_MAX:
                 self.doubt(PeltonTimeoutError(f"no heartbeat of consumer {self.info.name!r}"))
 
-    def _look_meanwhile(self) -> float:
+    def look_meanwhile(self) -> float:
         """Go on counting while a silent consumer is looked up; returns when to count again."""
         heartbeats, now = self.heartbeats, self.client._clock()
         if not heartbeats.silent:
@@ -407,101 +417,37 @@ class Intake(Mailbox, ABC):
                 self.events.emit("heartbeats_missed", count=missed)
         return heartbeats.due
 
-    # -- a consumer that does not answer -----------------------------------------------------------
-
-    def recovering(self, why: Exception) -> Steps[None]:
-        """Try once to find the consumer and to ask for messages; raises as ``on_missing`` says."""
-        if isinstance(why, ConsumerDeletedError) and self._on_missing == "raise":
-            raise why
-        self._attempts += 1
-        try:
-            info = yield from looking(
-                self.client, self._look_meanwhile, self._finding(self._attempts)
-            )
-        except (StreamNotFoundError, ConsumerNotFoundError):
-            if self._on_missing == "raise":
-                raise
-        except PermissionsViolationError:
-            if self._attempts > 1:  # it may not be looked up, so only ask again
-                self._recovered(self.info, why)
-                return
-        except PeltonError as error:
-            raise_lasting(error)
-        else:
-            self._recovered(info, why)
-            return
-        wait = min(RETRY_S * 2 ** min(self._attempts - 1, 8), RETRY_MAX_S)
-        self._retry_at = self.client._clock() + wait
-
-    def _finding(self, count: int) -> Steps[ConsumerInfo]:
-        """The consumer's info; creates a missing one when ``on_missing`` says so."""
-        name = self.info.name
-        try:
-            return (yield from self._plans.consumer_info(self.stream, name))
-        except StreamNotFoundError as error:
-            self.events.emit("stream_not_found", str(error), count=count, name=name)
-            raise
-        except ConsumerNotFoundError as error:
-            self.events.emit("consumer_not_found", str(error), count=count, name=name)
-            if self._on_missing != "recreate" or self.info.config is None:
-                raise
-        config = replace(self.info.config, name=name)
-        try:
-            info = yield from self._plans.create_consumer(self.stream, config)
-        except StreamNotFoundError as error:
-            self.events.emit("stream_not_found", str(error), count=count, name=name)
-            raise
-        self.events.emit("consumer_recreated", name=name)
-        return info
-
-    def _recovered(self, info: ConsumerInfo, why: Exception) -> None:
-        self._doubt = None
-        self._lost = None
-        self._attempts = 0
-        self._retry_at = -math.inf
+    def recovered(self, info: ConsumerInfo, why: Exception) -> None:
+        """The consumer was found: go on with it."""
+        self.doubted = None
+        self.lost = None
         self.fit(info)
         self.flowing = True
         self.heartbeats.restart(self.client._clock())
         self.restart(str(why))
+        self._stir()
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _closing(self) -> Steps[None]:
-        """End the subscription; messages on their way are taken, or given back after ``stop``."""
-        self.flowing = False
-        connection = self.client._connection
-        try:
-            connection.drain(self._interest)
-            if connection.connected:
-                yield from self.client._flushing()
-                yield from self._tidying()
-        except PeltonError:
-            pass  # what was on its way is delivered again
-        finally:
-            self._finish()
-
-    def _tidying(self) -> Steps[None]:
-        """What is left to do at the server before the operation counts as ended."""
-        yield from ()
-
     def _leave(self) -> None:
-        """``_tidying`` for an operation that nobody waits for."""
+        """Leave nothing at the server of an operation that nobody waits for."""
 
     def _return_queue(self) -> None:
         while self.queue:
             self.acks.give_back(self.queue.popleft())
 
-    def _fail(self, error: PeltonError) -> None:
+    def fail(self, error: PeltonError) -> None:
+        """End with this error."""
         if self.error is None:
             self.error = error
-        self._finish()
+        self.finish()
 
     def _end_taking(self) -> None:
         self.over = True
         self.flowing = False
         self.takers._stir()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """The subscription is over, and no message follows."""
         if self.finished:
             return

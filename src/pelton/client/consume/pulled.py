@@ -6,7 +6,7 @@ depend on a transport.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pelton.errors import (
     ConsumerDeletedError,
@@ -15,14 +15,14 @@ from pelton.errors import (
     PullError,
 )
 
-from ..jetstream.pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
 from .intake import Intake, OnMissing
+from .pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT
 
 if TYPE_CHECKING:
     from ..base.message import BaseMessage
     from ..base.models import ConsumerInfo
-    from ..jetstream.streams import Streams
-    from .requests import Asking, Sizes
+    from ..session.session import Session
+    from .pull import Asking, Sizes
 
 LIMITED_S = 1.0
 """How long to wait after the server refused a request because of a limit."""
@@ -36,19 +36,20 @@ class PullIntake(Intake):
 
     def __init__(
         self,
-        js: Streams[Any],
+        client: Session,
+        subject: str,
         info: ConsumerInfo,
         asking: Asking,
         sizes: Sizes,
         on_missing: OnMissing,
     ) -> None:
-        """``sizes`` and ``asking`` belong to this operation."""
-        super().__init__(js, info, on_missing)
+        """``subject`` of requests; ``sizes`` and ``asking`` belong to this operation."""
+        super().__init__(client, info, on_missing)
         self.asking = asking
         self._sizes = sizes
         self._replies = self.client._new_replies()
         self._own = self._replies.prefix
-        self._subject = self._plans.subjects.next_message(self.stream, info.name or "unnamed")
+        self._subject = subject
         self._requests = 0
         self._first = 1  # requests before this one were given up
         self.by_bytes = sizes.by_bytes
@@ -94,7 +95,7 @@ class PullIntake(Intake):
         try:
             self.client._connection.publish(self._subject, body, reply, sound_reply=True)
         except PeltonError as error:  # no connection, and too much output waits for one
-            self._lost = error
+            self.lost = error
             self._stir()
             return False
         self._requests += 1
@@ -106,11 +107,11 @@ class PullIntake(Intake):
 
     def restart(self, why: str) -> None:
         """Give up outstanding requests, and send a new one."""
-        self._give_up()
+        self.give_up()
         self.events.emit("reset", why)
         self.pull()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Nothing is outstanding any more; what is buffered or being handled stays held."""
         self._first = self._requests + 1
         self.held -= self.expected
@@ -128,7 +129,7 @@ class PullIntake(Intake):
         if status == HEARTBEAT:
             self.events.emit("heartbeat", words)
             return
-        if self._replies.number_of(message.subject) < self._first or self._is_ending():
+        if self._replies.number_of(message.subject) < self._first or self.is_ending():
             return  # of a request that was given up
         low = words.lower()
         if status in (NOT_FOUND, TIMEOUT) or low.startswith("batch completed"):
@@ -138,7 +139,7 @@ class PullIntake(Intake):
                 self.events.emit("consumer_unpinned", words)
             self._ended(message)
         elif status == NO_RESPONDERS:
-            self._give_up()
+            self.give_up()
             self.events.emit("no_responders", name=self.info.name)
             self.doubt(NoRespondersError(self._subject))
         elif low.startswith(LIMITS):
@@ -146,7 +147,7 @@ class PullIntake(Intake):
         elif low.startswith(ENDS):
             self._on_request_end(status, words)
         else:
-            self._fail(PullError(status, words))
+            self.fail(PullError(status, words))
             return
         self._stir()
 
@@ -156,7 +157,7 @@ class PullIntake(Intake):
         bytes_left = _number(message, "Nats-Pending-Bytes")
         left = bytes_left if self.by_bytes else messages_left
         if left is None:
-            self._give_up()
+            self.give_up()
         else:
             self.held -= left
             self.expected -= left
@@ -184,7 +185,7 @@ class PullIntake(Intake):
     def _on_request_end(self, status: int, words: str) -> None:
         """The consumer, or the server that leads it, ended the request."""
         if words.lower().startswith("consumer deleted"):
-            self._give_up()
+            self.give_up()
             self.events.emit("consumer_deleted", words, name=self.info.name)
             self.doubt(ConsumerDeletedError(status, words))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec.structs import replace
 
@@ -38,6 +38,8 @@ class KeyValueConfig:
     Raises InvalidBucketNameError, ValueError or TypeError for a value that no server would take::
 
         KeyValueConfig(bucket="sessions", history=5, ttl="12h", limit_marker_ttl="1m")
+
+    ``create_key_value`` takes the fields as keywords, too: ``create_key_value("sessions", history=5)``.
 
     bucket: letters, digits, - and _.
     description: what the bucket is for.
@@ -136,6 +138,26 @@ class KeyValueConfig:
             return source
         here, there = f"{wire.prefix_of(self.bucket)}>", f"{wire.prefix_of(bucket)}>"
         return replace(source, subject_transforms=[SubjectTransform(src=there, dest=here)])
+
+
+class KeyValueFields(TypedDict, total=False):
+    """The fields of a KeyValueConfig but its name, as keywords of ``create_key_value``."""
+
+    description: str
+    history: int
+    ttl: Duration
+    limit_marker_ttl: Duration
+    max_value_size: int
+    max_bytes: int
+    storage: Literal["file", "memory"]
+    replicas: int
+    compression: bool
+    placement: Placement | None
+    republish: Republish | None
+    mirror: str | StreamSource | None
+    sources: list[str | StreamSource]
+    allow_atomic: bool
+    metadata: dict[str, str]
 
 
 def _origin(given: str | StreamSource) -> StreamSource:

@@ -6,9 +6,7 @@
       $O.<bucket>.C.<nuid>              chunks of one object, in order
       $O.<bucket>.M.<base64url(name)>   the object's properties as JSON; replaces the previous ones
 
-``store.py`` has the calls of a handle; they stand on ``transfers.py``, which puts and gets bytes, and on
-``properties.py``, which reads and replaces the messages about objects. ``uploading.py`` and
-``downloading.py`` carry chunks, ``watching.py`` follows changes, ``sources.py`` reads and writes what a user
-hands in, ``models.py`` has the JSON. The wire form is that of ADR-20, so every NATS client reads and writes
-the same objects.
+``models.py`` has the JSON and the configuration, ``sources.py`` the contents and files that users give,
+``transfers.py`` the state of uploads and downloads. Nothing here waits; ``aio/objectstore.py`` has the calls.
+The wire form is that of ADR-20, so every NATS client reads and writes the same objects.
 """

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypedDict, get_args
 
 import msgspec
 
 from pelton.api.fields import Storage
 from pelton.api.streams import SERVERS_OWN
 from pelton.api.times import ZERO_TIME
-from pelton.errors import ObjectDamagedError
+from pelton.errors import (
+    BucketExistsError,
+    BucketNotFoundError,
+    ObjectDamagedError,
+    StreamExistsError,
+    StreamNotFoundError,
+)
 
+from ..base.arguments import refuse
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
+from ..base.models import Placement  # get_type_hints looks for it here
 from ..base.summaries import bucket_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from ..base.headers import HeadersLike
     from ..base.models import Placement, StreamConfig, StreamInfo
-    from ..plans.jetstream import Headers
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024
@@ -35,17 +44,30 @@ _BUCKET = re.compile(r"[A-Za-z0-9_-]{1,251}")  # a stream's name has 255 charact
 
 def stream_of(bucket: str) -> str:
     """The stream of a bucket; ValueError for a name that no bucket can have."""
-    if not isinstance(bucket, str) or _BUCKET.fullmatch(bucket) is None:
+    if not isinstance(bucket, str):
+        refuse("bucket", "text", bucket)
+    if _BUCKET.fullmatch(bucket) is None:
         raise ValueError(
             f"bucket name {bucket!r}: expected 1 to 251 letters, digits, underscores and hyphens"
         )
     return STREAM_PREFIX + bucket
 
 
+@contextmanager
+def of_bucket(bucket: str) -> Iterator[None]:
+    """Errors about the stream of a bucket name the bucket."""
+    try:
+        yield
+    except StreamNotFoundError:
+        raise BucketNotFoundError(bucket) from None
+    except StreamExistsError:
+        raise BucketExistsError(bucket) from None
+
+
 def meta_subject(bucket: str, name: str) -> str:
     """The subject of an object's properties; ValueError for a name that no object can have."""
     if not isinstance(name, str):
-        raise TypeError(f"an object's name is text, not {type(name).__name__}")
+        refuse("name", "text", name)
     raw = name.encode()
     if not 0 < len(raw) <= NAME_BYTES_MAX:
         raise ValueError(
@@ -125,6 +147,25 @@ class ObjectStoreConfig:
             allow_direct=True,
             metadata={**_servers_own(config.metadata), **self.metadata},
         )
+
+
+class ObjectStoreFields(TypedDict, total=False):
+    """The fields of ``ObjectStoreConfig`` but ``bucket``, as keywords of ``create_object_store``.
+
+    Example::
+
+        fields: ObjectStoreFields = {"ttl": "720h", "max_bytes": 10 * 2**30}
+        js.create_object_store("drafts", **fields)
+    """
+
+    description: str
+    ttl: Duration
+    max_bytes: int
+    storage: Storage
+    replicas: int
+    placement: Placement | None
+    compression: bool
+    metadata: Mapping[str, str]
 
 
 def _servers_own(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -352,10 +393,32 @@ def same_digest(text: str, digest: bytes) -> bool:
     return value.rstrip("=") == base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def check_headers(headers: Headers | None) -> dict[str, list[str]]:
-    """Headers in the form of the JSON; TypeError for what is not text."""
+def check_properties(
+    info: ObjectInfo,
+    *,
+    description: str | None = None,
+    headers: HeadersLike | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> ObjectInfo:
+    """The properties with these changes, None for none; TypeError for what is not text."""
+    if description is None:
+        description = info.description
+    elif not isinstance(description, str):
+        refuse("description", "text", description)
+    return replace(
+        info,
+        description=description,
+        headers=info.headers if headers is None else _checked_headers(headers),
+        metadata=info.metadata if metadata is None else check_metadata(metadata),
+    )
+
+
+def _checked_headers(headers: HeadersLike) -> dict[str, list[str]]:
+    """Headers in the form of the JSON."""
+    if not isinstance(headers, Mapping):
+        refuse("headers", "a mapping from names to text, or to several texts", headers)
     found: dict[str, list[str]] = {}
-    for name, value in (headers or {}).items():
+    for name, value in headers.items():
         if not isinstance(value, str | Iterable):
             raise TypeError(f"headers: the values of {name!r} must be text, not {value!r}")
         values = [value] if isinstance(value, str) else list(value)
@@ -365,13 +428,14 @@ def check_headers(headers: Headers | None) -> dict[str, list[str]]:
     return found
 
 
-def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+def check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Metadata as a dict; TypeError for what is not text."""
-    found = dict(metadata or {})
-    for name, value in found.items():
+    if not isinstance(metadata, Mapping):
+        refuse("metadata", "a mapping from names to text", metadata)
+    for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"metadata: {name!r} and its value must be text, not {value!r}")
-    return found
+    return dict(metadata)
 
 
 def check_chunk_size(chunk_size: int | None, max_payload: int) -> int:
@@ -383,7 +447,7 @@ def check_chunk_size(chunk_size: int | None, max_payload: int) -> int:
     if chunk_size is None:
         return min(CHUNK_BYTES, room)
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise TypeError(f"chunk_size is a number of bytes, not {chunk_size!r}")
+        refuse("chunk_size", "a whole number of bytes", chunk_size)
     if not 1 <= chunk_size <= room:
         raise ValueError(f"chunk_size: this server takes 1 to {room} bytes, not {chunk_size}")
     return chunk_size

@@ -1,7 +1,7 @@
-"""What a user hands in for an object: sources that are read in chunks, and targets that are written.
+"""Contents to make objects from, which are read in chunks, and files that objects are written to.
 
-All reading and writing of files is in functions for the step ``Work``, so that it does not hold up an event
-loop.
+``MemorySource`` has its bytes, ``FileSource`` reads and may block, ``PieceSource`` is given pieces by its caller:
+``aio/objecttransfers.py`` reads each in its own way.
 """
 
 from __future__ import annotations
@@ -11,16 +11,11 @@ import inspect
 import io
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..base.steps import Await, Work
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-
-    from ..base.steps import Steps
 
 Chunk: TypeAlias = bytes | memoryview
 Progress: TypeAlias = Callable[[int, int | None], object]
@@ -50,71 +45,53 @@ Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 READ_BYTES = 1024 * 1024
 """About how much is read from a file at once."""
+_END = object()
 
 
-class Source(ABC):
-    """Chunks of ``size`` bytes, the last one may be shorter."""
-
-    total: int | None = None
-
-    def begin(self) -> Steps[None]:
-        """Open what must be opened; OSError."""
-        yield from ()
-
-    @abstractmethod
-    def read(self) -> Steps[list[Chunk]]:
-        """The next chunks; empty at the end."""
-
-    def close(self) -> None:  # noqa: B027  # most sources have nothing to close
-        """Close what ``begin`` opened."""
-
-
-class ViewSource(Source):
+class MemorySource:
     """Bytes in memory; chunks are views of them."""
 
     def __init__(self, view: memoryview, size: int) -> None:
-        """Copies nothing."""
+        """Copies nothing. Chunks have ``size`` bytes, the last one may be shorter."""
         self.total = len(view)
         self._view = view
         self._size = size
         self._position = 0
 
-    def read(self) -> Steps[list[Chunk]]:
-        """The next views."""
+    def read(self) -> list[Chunk]:
+        """The next chunks; empty at the end."""
         begin = self._position
         count = max(1, READ_BYTES // self._size)
         self._position = min(len(self._view), begin + count * self._size)
-        yield from ()
         return [
             self._view[at : min(at + self._size, self._position)]
             for at in range(begin, self._position, self._size)
         ]
 
 
-class FileSource(Source):
-    """A binary file that is open, or one to open."""
+class FileSource:
+    """A binary file that is open, or one to open; ``open`` and ``read`` may block."""
 
     def __init__(self, file: Any, size: int, *, path: os.PathLike[str] | None = None) -> None:
         """Reads from the file's present position; ``path``: open this one instead."""
+        self.total: int | None = None
         self._file = file
         self._size = size
         self._path = path
 
-    def begin(self) -> Steps[None]:
-        """Open the file, and learn its size if it is a regular one."""
-        yield Work(self._open, finishes=False)
+    @property
+    def finishes(self) -> bool:
+        """Whether a read ends soon: one from a pipe may block for ever."""
+        return size_left(self._file) is not None
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the file, and learn its size if it is a regular one; OSError."""
         if self._path is not None:
             self._file = open(self._path, "rb")  # noqa: SIM115  # ``close`` follows
         self.total = size_left(self._file)
 
-    def read(self) -> Steps[list[Chunk]]:
-        """The next chunks, about READ_BYTES."""
-        chunks: list[Chunk] = yield Work(self._fill, finishes=size_left(self._file) is not None)
-        return chunks
-
-    def _fill(self) -> list[Chunk]:
+    def read(self) -> list[Chunk]:
+        """The next chunks, about READ_BYTES; empty at the end."""
         chunks: list[Chunk] = []
         for _ in range(max(1, READ_BYTES // self._size)):
             chunk = self._one()
@@ -145,47 +122,36 @@ class FileSource(Source):
             self._file.close()
 
 
-class PieceSource(Source):
-    """Pieces of any size, from an iterator or from awaitables."""
+class PieceSource:
+    """Pieces of any size, from an iterator or from awaitables, which the caller takes and adds."""
 
-    def __init__(self, following: Callable[[], Any], size: int, *, awaited: bool) -> None:
-        """``following`` returns the next piece or its awaitable; b"" or the end of iteration ends."""
-        self._following = following
+    total = None
+
+    def __init__(
+        self, next_piece: Callable[[], Any], size: int, *, awaited: bool, ends_empty: bool = False
+    ) -> None:
+        """``next_piece`` returns the next piece, or with ``awaited`` its awaitable.
+
+        ``ends_empty``: an empty piece is the end, as it is for readers.
+        """
+        self.next_piece = next_piece
+        self.awaited = awaited
+        self._ends_empty = ends_empty
         self._size = size
-        self._awaited = awaited
-        self._end = StopAsyncIteration if awaited else StopIteration
-        self._rest: memoryview = memoryview(b"")
+        self._parts: list[memoryview] = []
+        self._length = 0
         self._over = False
 
-    def read(self) -> Steps[list[Chunk]]:
-        """The next chunk, or as many as a large piece has."""
-        size = self._size
-        parts: list[memoryview] = [self._rest] if self._rest else []
-        length = len(self._rest)
-        while length < size and not self._over:
-            piece = yield from self._next()
-            if piece:
-                parts.append(piece)
-                length += len(piece)
-        self._rest = memoryview(b"")
-        if not length:
-            return []
-        if len(parts) == 1:
-            joined = parts[0]
-        else:
-            joined = memoryview(b"".join(parts))
-        whole = length if self._over else length - length % size
-        self._rest = joined[whole:]
-        return [joined[at : min(at + size, whole)] for at in range(0, whole, size)]
+    @property
+    def wants_more(self) -> bool:
+        """Whether a chunk is not complete yet."""
+        return self._length < self._size and not self._over
 
-    def _next(self) -> Steps[memoryview]:
-        try:
-            piece = self._following()
-            if self._awaited:
-                piece = yield Await(piece)
-        except self._end:
+    def add(self, piece: Any) -> None:
+        """Take the next piece, or the end."""
+        if piece is _END:
             self._over = True
-            return memoryview(b"")
+            return
         if isinstance(piece, str):
             raise TypeError("the pieces of an object must be bytes, not text")
         if not isinstance(piece, bytes):
@@ -195,16 +161,25 @@ class PieceSource(Source):
                 raise TypeError(
                     f"the pieces of an object must be bytes, not {type(piece).__name__}"
                 ) from None
-        return memoryview(piece)
+        if piece:
+            self._parts.append(memoryview(piece))
+            self._length += len(piece)
+        elif self._ends_empty:
+            self._over = True
+
+    def read(self) -> list[Chunk]:
+        """The next chunk, or as many as a large piece has; empty at the end."""
+        if not self._length:
+            return []
+        size, length = self._size, self._length
+        joined = self._parts[0] if len(self._parts) == 1 else memoryview(b"".join(self._parts))
+        whole = length if self._over else length - length % size
+        self._parts = [joined[whole:]] if whole < length else []
+        self._length = length - whole
+        return [joined[at : min(at + size, whole)] for at in range(0, whole, size)]
 
 
-class _Reader(PieceSource):
-    """A reader of asyncio: b"" is its end."""
-
-    def _next(self) -> Steps[memoryview]:
-        piece = yield from super()._next()
-        self._over = not piece
-        return piece
+Source: TypeAlias = MemorySource | FileSource | PieceSource
 
 
 def make_source(content: Any, size: int) -> Source:
@@ -220,13 +195,14 @@ def make_source(content: Any, size: int) -> Source:
         if isinstance(content, io.TextIOBase):
             raise TypeError("the file to store is open as text: open it in binary mode")
         if inspect.iscoroutinefunction(read):
-            return _Reader(lambda: read(max(size, READ_BYTES)), size, awaited=True)
+            most = max(size, READ_BYTES)
+            return PieceSource(lambda: read(most), size, awaited=True, ends_empty=True)
         return FileSource(content, size)
     if isinstance(content, AsyncIterable):
-        iterator = aiter(content)
-        return PieceSource(lambda: anext(iterator), size, awaited=True)
+        later = aiter(content)
+        return PieceSource(lambda: anext(later, _END), size, awaited=True)
     try:
-        return ViewSource(memoryview(content).cast("B"), size)
+        return MemorySource(memoryview(content).cast("B"), size)
     except TypeError:
         if not isinstance(content, Iterable):
             raise TypeError(
@@ -234,7 +210,7 @@ def make_source(content: Any, size: int) -> Source:
                 "a pathlib.Path or an iterator of bytes"
             ) from None
     pieces = iter(content)
-    return PieceSource(lambda: next(pieces), size, awaited=False)
+    return PieceSource(lambda: next(pieces, _END), size, awaited=False)
 
 
 def size_left(file: Any) -> int | None:

@@ -1,367 +1,345 @@
-"""Carrying the bytes of objects: put from any content, get as bytes, into a file, or chunk by chunk.
+"""The state of uploads and downloads: chunks that are sent, acknowledged, asked for and received.
 
-The chunks go before the message that makes the object, and leave when that message cannot be stored.
+``aio/objecttransfers.py`` waits for what these classes are told by the client. Nothing here waits.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-from dataclasses import replace
-from functools import partial
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from pelton.api import encode
+from pelton.api.calls import MsgGetRequest
+from pelton.core.protocol.wire import encode_headers
 from pelton.errors import (
-    LinkNotFollowedError,
+    ApiError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
     ObjectDamagedError,
-    ObjectReplacedError,
+    OutputFullError,
     PeltonError,
-    StreamNotFoundError,
+    PeltonTimeoutError,
+    ProtocolError,
 )
 
-from ..base.durations import Duration, to_seconds
-from ..base.steps import Work, call, flow
-from .downloading import ChunkMissing, Download
-from .models import (
-    ObjectInfo,
-    check_chunk_size,
-    check_headers,
-    check_metadata,
-    chunk_subject,
-    digest_text,
-    meta_subject,
-)
-from .persisting import completing, passing, persisting
-from .properties import PATIENCE_S, Properties
-from .sources import PathTarget, make_source, size_left, write_all
-from .uploading import Upload
+from ..base.answers import IN_PROCESS, decode_pub_ack
+from ..base.headers import MSG_ID
+from ..base.mailbox import Mailbox
+from ..consume.ordered import LEADERLESS
+from .models import CHUNK_BYTES, same_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from ..base.steps import Flow, Steps
-    from ..plans.jetstream import Headers
-    from .sources import Content, Progress, Source, Target
+    from pelton.errors import PermissionsViolationError
 
-REPLACED_MAX = 5
-"""How often a get begins again because the object was replaced meanwhile."""
+    from ..base.headers import Headers
+    from ..base.interest import Interest
+    from ..base.message import BaseMessage
+    from ..session.session import Session
+    from .models import ObjectInfo
+    from .sources import Chunk
+
+UPLOAD_BYTES = 2 * 2**20
+"""Bytes of chunks without an ack, at most; two chunks are always allowed."""
+UPLOAD_CHUNKS = 256
+DOWNLOAD_BYTES = 4 * 2**20
+"""Bytes of chunks that are asked for at once; at least two chunks are."""
+DOWNLOAD_CHUNKS = 1024
+NO_RESPONDERS = 503
+SEQUENCE = "Nats-Sequence"
+PENDING = "Nats-Num-Pending"
 
 
-class Transfers(Properties):
-    """The transfers of one object store."""
+class Deadline:
+    """The end of a call that makes no progress. Every progress moves it."""
 
-    # -- putting -----------------------------------------------------------------------------------
+    def __init__(self, clock: Callable[[], float], seconds: float, attempt_s: float) -> None:
+        """``attempt_s``: how long to wait for one answer, at most, before the request is repeated."""
+        self.seconds = seconds
+        self._clock = clock
+        # Half of the time, so that an answer that got lost is asked for again before the call fails.
+        self._attempt_s = min(attempt_s, seconds / 2)
+        self._at = clock() + seconds
 
-    def _putting(
-        self,
-        name: str,
-        content: Content,
-        *,
-        description: str = "",
-        headers: Headers | None = None,
-        metadata: Mapping[str, str] | None = None,
-        chunk_size: int | None = None,
-        progress: Progress | None = None,
-        patience: Duration = PATIENCE_S,
-    ) -> Steps[ObjectInfo]:
-        """Store an object, in place of an earlier one of that name; returns its properties.
+    def renew(self) -> None:
+        """The call has made progress."""
+        self._at = self._clock() + self.seconds
 
-        ``content``: bytes, a binary file, a ``pathlib.Path``, an iterator of bytes, or in asyncio an async
-        iterator or reader. ``chunk_size``: bytes of one message, by default 128 KiB. ``progress`` is called
-        with the bytes that are stored, and with the total or None.
+    @property
+    def left(self) -> float:
+        """How many seconds are left."""
+        return max(0.0, self._at - self._clock())
 
-        A lost connection is replaced, and the put goes on. After ``patience`` seconds without progress it
-        raises PeltonTimeoutError. When it raises, the earlier object is untouched and no chunk of the new one stays; if
-        the server cannot be reached even for that, a note of the error names the subject to purge. A put
-        that is cancelled while its last message is on the way stores the object. Other errors: ValueError and
-        TypeError for bad arguments, ApiError when the stream refuses (sealed, or full), ObjectDamagedError when the
-        stream has lost chunks that it acknowledged, and whatever ``content`` and ``progress`` raise.
-        """
-        size = check_chunk_size(chunk_size, self.client._connection.info.max_payload)
-        patience_s = to_seconds(patience)
-        info = ObjectInfo(
-            name=name,
-            bucket=self.bucket,
-            nuid=self.client.new_id(),
-            description=description,
-            headers=check_headers(headers),
-            metadata=check_metadata(metadata),
-            chunk_size=size,
-        )
-        meta_subject(self.bucket, name)
-        source = make_source(content, size)
-        if self._sealed:
-            yield from self._check_unsealed()
-        upload = Upload(self._js, self._stream, chunk_subject(self.bucket, info.nuid), patience_s)
-        before: ObjectInfo | None = None
-        committing = False
-        try:
-            yield from source.begin()
-            yield from upload.begin()
-            digest, length = yield from self._carrying(source, upload, progress)
-            # Asked while the last acks are on their way: a small put waits once for both.
-            before, seq = yield from persisting(
-                self.client, lambda: self._looking(name), patience_s, served=upload.acked > 0
-            )
-            yield from upload.finish()
-            if progress is not None:
-                progress(length, length)
-            info = replace(info, size=length, chunks=upload.sent, digest=digest)
-            committing = True
-            before = yield from self._committing(info, before, seq, patience_s)
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if committing and not isinstance(error, PeltonError):
-                yield from self._completing(info, upload, before, seq, error)
-            elif upload.may_be_stored:
-                yield from self._rolling_back(info, upload, before, error)
-            raise
-        finally:
-            upload.close()
-            source.close()
-        yield from self._replacing(before)
-        return info
+    @property
+    def attempt_s(self) -> float:
+        """How long to wait for the next answer."""
+        return min(self._attempt_s, self.left)
 
-    put = call(_putting)
 
-    def _carrying(
-        self, source: Source, upload: Upload, progress: Progress | None
-    ) -> Steps[tuple[str, int]]:
-        digest = hashlib.sha256()
-        length = told = 0
-        while chunks := (yield from source.read()):
-            for chunk in chunks:
-                digest.update(chunk)
-                length += len(chunk)
-                yield from upload.send(chunk)
-                if progress is not None and upload.acked_bytes > told:
-                    told = upload.acked_bytes
-                    progress(told, source.total)
-        return digest_text(digest.digest()), length
+def passing(error: BaseException, *, served: bool = True) -> bool:
+    """Whether the same call may succeed soon after this error.
 
-    def _completing(
-        self,
-        info: ObjectInfo,
-        upload: Upload,
-        before: ObjectInfo | None,
-        seq: int,
-        error: BaseException,
-    ) -> Steps[None]:
-        """Store the object of a put that was cancelled with its last message on the way.
+    ``served``: whether the server has answered such a call before, so that silence means a restart.
+    """
+    if isinstance(error, ApiError):
+        return error.err_code in LEADERLESS
+    if isinstance(error, NoRespondersError):
+        return served
+    return isinstance(error, ConnectionLostError | OutputFullError | PeltonTimeoutError)
 
-        The server may take that message at any time, also after a question whether it has. Sent once more,
-        it is answered after the first one, and only one of them is stored.
-        """
-        try:
-            before = yield from self._committing(info, before, seq, self._js.timeout)
-            yield from self._replacing(before)
-        except PeltonError as reason:
-            if not passing(reason):
-                yield from self._rolling_back(info, upload, before, error)
-            else:
-                error.add_note(f"object {info.name!r} may be stored, or not: {reason}")
 
-    def _rolling_back(
-        self, info: ObjectInfo, upload: Upload, before: ObjectInfo | None, error: BaseException
-    ) -> Steps[None]:
-        """Remove the chunks of a put that failed, or of what it replaced if its object is complete after all."""
-        try:
-            if self.client._connection.connected:
-                yield from upload.settle(self._js.timeout)
-            found, _ = yield from persisting(
-                self.client, lambda: self._looking(info.name), self._js.timeout
-            )
-            if found is None or found.nuid != info.nuid:
-                yield from self._purging(info.nuid, self._js.timeout)
-            else:
-                yield from self._replacing(before)
-        except StreamNotFoundError:
-            return
-        except PeltonError as reason:
-            error.add_note(f"{self._left(info.nuid)}: {reason}")
+class Transfer(Mailbox):
+    """What uploads and downloads have in common: answers below an inbox of their own."""
 
-    def _replacing(self, before: ObjectInfo | None) -> Steps[None]:
-        """Remove the chunks of the object that was replaced; a failure harms nobody."""
-        if before is None or before.deleted or before.link is not None or not before.nuid:
+    def __init__(self, client: Session, subject: str, deadline: Deadline) -> None:
+        """``subject`` is that of the object's chunks."""
+        self._interest: Interest
+        self.held_bytes_max = 0
+        """The most bytes of chunks that were held in memory."""
+        self.client = client
+        self._subject = subject
+        self._deadline = deadline
+        self._inbox = client.new_inbox()
+
+    def _subscribe(self) -> None:
+        """Receive answers from now on."""
+        self._interest = self.client._connection.subscribe(f"{self._inbox}.*", "", self)
+        self.client._watchers.add(self)
+
+    def close(self) -> None:
+        """Receive no more answers."""
+        self.client._watchers.discard(self)
+        if hasattr(self, "_interest"):
+            self.client._release(self._interest)
+
+
+class UploadState(Transfer):
+    """The chunks of one object on their way into the stream: in order, a bounded number at a time."""
+
+    def __init__(self, client: Session, subject: str, deadline: Deadline) -> None:
+        """No chunk is sent yet."""
+        super().__init__(client, subject, deadline)
+        self.acked = 0
+        """The number of chunks that the stream has."""
+        self.acked_bytes = 0
+        self.sent = 0
+        """The number of chunks that were sent."""
+        self._nuid = subject.rpartition(".")[2]
+        self._unanswered: deque[Chunk] = deque()  # chunks acked + 1 ... sent
+        self._held = 0
+        self._acks: dict[int, int] = {}  # chunk to sequence, before that of a chunk before it
+        self._recent = deque([(0, 0)], UPLOAD_CHUNKS + 2)  # chunks in order, with their sequences
+        self._disorder = False  # whether one is stored before a chunk that it follows
+        self._numbers: dict[str, int] = {}  # of chunks without an answer, by their reply subjects
+        self._series = 0  # of message ids
+        self._rejected: set[int] = set()  # chunks that the stream will never take
+        self._doubt = False  # whether chunks may be stored without an ack: the connection broke
+        self._broken: PeltonError | None = None  # why chunks must be sent again
+        self._failure: PeltonError | None = None
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether the stream may have a chunk."""
+        return self.acked > 0 or self._doubt or self.sent > len(self._rejected)
+
+    def _on_message(self, message: BaseMessage) -> None:
+        """An ack arrived."""
+        number = self._numbers.pop(message.subject, 0)
+        if not self.acked < number <= self.sent:
+            return  # of a chunk that was sent again, or of somebody else
+        if message.status == NO_RESPONDERS:
+            self._refuse(number, NoRespondersError(self._subject), again=True)
             return
         try:
-            yield from completing(
-                lambda patience_s: self._purging(before.nuid, patience_s),
-                PATIENCE_S,
-                self._js.timeout,
-                self._left(before.nuid),
-            )
+            ack = decode_pub_ack(message.data)
         except PeltonError as error:
-            self.client._report(error)
+            in_process = isinstance(error, ApiError) and error.err_code == IN_PROCESS
+            self._refuse(number, error, again=in_process)
+            return
+        self._acks[number] = ack.seq
+        while (seq := self._acks.pop(self.acked + 1, None)) is not None:
+            if seq <= self._recent[-1][1]:
+                self._disorder = True
+                self._broken = ObjectDamagedError(
+                    "the stream stored chunks out of order: put the object again"
+                )
+                break
+            self._drop()
+            self._recent.append((self.acked, seq))
+        self._stir()
 
-    # -- getting -----------------------------------------------------------------------------------
+    def _drop(self) -> None:
+        chunk = self._unanswered.popleft()
+        self.acked += 1
+        self.acked_bytes += len(chunk)
+        self._held -= len(chunk)
 
-    def _finding(self, name: str, patience: Duration) -> Steps[tuple[Transfers, ObjectInfo]]:
-        return persisting(
-            self.client, lambda: self._targeting(name), to_seconds(patience), served=False
+    def _refuse(self, number: int, error: PeltonError, *, again: bool) -> None:
+        if again:
+            self._broken = error
+        else:
+            self._rejected.add(number)
+            self._failure = self._failure or error
+        self._stir()
+
+    def _on_lost(self, error: PeltonError) -> None:
+        """The connection broke, or the client was closed."""
+        self._doubt = True
+        if isinstance(error, ConnectionLostError):
+            self._broken = error
+        else:
+            self._failure = error
+        self._stir()
+
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
+        """The server does not permit a publish, which may be one of these."""
+        if f'"{self._subject}"' in complaint.text:
+            self._failure = complaint
+            self._stir()
+
+    def _on_end(self) -> None:
+        """The client is closed: no ack follows."""
+        if self._failure is None:
+            self._failure = ConnectionClosedError("the client was closed during a put")
+        self._stir()
+
+    def _has_room(self) -> bool:
+        waiting = len(self._unanswered)
+        return waiting < 2 or (self._held < UPLOAD_BYTES and waiting < UPLOAD_CHUNKS)
+
+    def _add(self, chunk: Chunk) -> None:
+        """Queue one more chunk."""
+        self.sent += 1
+        self._unanswered.append(chunk)
+        self._held += len(chunk)
+        self.held_bytes_max = max(self.held_bytes_max, self._held)
+        self._publish([(self.sent, chunk)])
+
+    def _add_again(self) -> None:
+        """Queue the chunks without an ack once more."""
+        self._publish(enumerate(self._unanswered, self.acked + 1))
+
+    def _publish(self, chunks: Any) -> None:
+        suffix = f".{self._series}" if self._series else ""
+        try:
+            for number, chunk in chunks:
+                reply = f"{self._inbox}.{self.client._tokens.next()}"
+                self._numbers[reply] = number
+                headers = encode_headers({MSG_ID: [f"{self._nuid}.{number}{suffix}"]})
+                self.client._connection.publish_chunk(self._subject, chunk, reply, headers)
+        except ConnectionLostError as error:
+            self._broken = error
+
+    def _number_of(self, headers: Headers) -> int:
+        """Which chunk a stored message is; 0 when its id is not one of these."""
+        text = headers.get(MSG_ID, "").removeprefix(f"{self._nuid}.").partition(".")[0]
+        return int(text) if text.isdigit() else 0
+
+
+class DownloadState(Transfer):
+    """The chunks of one object on their way to the reader, a bounded number at a time."""
+
+    def __init__(
+        self, client: Session, subject: str, deadline: Deadline, info: ObjectInfo, asked: str
+    ) -> None:
+        """``asked``: the subject of direct gets."""
+        super().__init__(client, subject, deadline)
+        self.done = 0
+        """The bytes that the reader has got."""
+        self._info = info
+        self._asked = asked
+        size = info.chunk_size or -(-info.size // max(1, info.chunks)) or CHUNK_BYTES
+        self._window = min(max(2, DOWNLOAD_BYTES // size), DOWNLOAD_CHUNKS)
+        self._digest = hashlib.sha256()
+        self._queue: deque[BaseMessage] = deque()
+        self._queued = 0
+        self._chunks = 0  # taken
+        self._next_seq = 1
+        self._reply = ""  # where the answers of this round arrive
+        self._left = 0  # chunks of this round that are still to come; 0: ask again
+        self._missing = 0  # how often in a row the stream had no further chunk
+        self._error: PeltonError | None = None
+
+    def _on_message(self, message: BaseMessage) -> None:
+        """An answer arrived."""
+        if message.subject == self._reply:
+            self._queue.append(message)
+            self._queued += len(message.data)
+            self.held_bytes_max = max(self.held_bytes_max, self._queued)
+            self._stir()
+
+    def _on_lost(self, error: PeltonError) -> None:
+        """The connection broke, or the client was closed."""
+        self._error = error
+        self._stir()
+
+    def _on_refused(self, complaint: PermissionsViolationError) -> None:
+        """The server does not permit an operation, which may be these requests."""
+        if self._inbox in complaint.text or f'"{self._asked}"' in complaint.text:
+            self._error = complaint
+            self._stir()
+
+    def _on_end(self) -> None:
+        """The client is closed: no answer follows."""
+        self._error = ConnectionClosedError("the client was closed during a get")
+        self._stir()
+
+    def _has_news(self) -> bool:
+        return bool(self._queue) or self._error is not None
+
+    def _begin_round(self) -> None:
+        """Take nothing more of the last request."""
+        self._reply = f"{self._inbox}.{self.client._tokens.next()}"
+        self._left = 0
+        self._queue.clear()
+        self._queued = 0
+
+    def _request(self) -> None:
+        """Queue a request for the next chunks; ConnectionLostError, OutputFullError."""
+        self._begin_round()
+        left = max(1, self._info.chunks - self._chunks)
+        count = min(self._window, left)
+        request = MsgGetRequest(
+            seq=self._next_seq, next_by_subj=self._subject, batch=count if left > 1 else 0
         )
+        self.client._connection.publish(self._asked, encode(request), self._reply, sound_reply=True)
+        self._left = count
 
-    def _targeting(self, name: str) -> Steps[tuple[Transfers, ObjectInfo]]:
-        """The object of that name, or the one that a link of that name leads to; and its store."""
-        info = yield from self._informing(name)
-        link = info.link
-        if link is None:
-            return self, info
-        if not link.name:
-            raise LinkNotFollowedError(
-                f"{name!r} is a link to the bucket {link.bucket!r}: open that with object_store()"
-            )
-        store: Transfers = Transfers(self._js, link.bucket)
-        info = yield from store._informing(link.name)
-        if info.link is not None:
-            raise LinkNotFollowedError(
-                f"{name!r} leads to {link.name!r} in bucket {link.bucket!r}, which is a link itself"
-            )
-        return store, info
+    def _next_message(self) -> BaseMessage:
+        message = self._queue.popleft()
+        self._queued -= len(message.data)
+        return message
 
-    def _chunking(
-        self, name: str, *, progress: Progress | None = None, patience: Duration = PATIENCE_S
-    ) -> Flow[bytes]:
-        """The bytes of an object, chunk by chunk; only a few chunks are in memory at a time.
+    def _take(self, message: BaseMessage) -> bytes:
+        """The chunk of an answer."""
+        seq = (message.headers.get_all(SEQUENCE) or [""])[
+            -1
+        ]  # after one that the chunk was stored with
+        if not seq.isdigit() or int(seq) < self._next_seq:
+            raise ProtocolError(f"unexpected answer to a direct get: {message.headers!r}")
+        self._next_seq = int(seq) + 1
+        self._missing = 0
+        self._chunks += 1
+        self._left -= 1
+        if message.header(PENDING) is None:
+            self._left = 0  # not an answer of a batch, so no other one follows
+        return message.data
 
-        The digest is checked after the last chunk: a damaged object raises ObjectDamagedError there. Raises
-        ObjectReplacedError when another put removes the chunks meanwhile, and otherwise as ``get``.
-        """
-        store, info = yield from self._finding(name, patience)
-        download = store._download(info, patience)
-        try:
-            yield from download.begin()
-            while chunks := (yield from store._more(download, info)):
-                if progress is not None:
-                    progress(download.done, info.size)
-                yield from chunks
-        finally:
-            download.close()
+    def _hand_over(self, chunks: list[bytes]) -> list[bytes]:
+        """The chunks, counted and hashed."""
+        for chunk in chunks:
+            self._digest.update(chunk)
+            self.done += len(chunk)
+        return chunks
 
-    chunks = flow(_chunking)
-
-    def _getting(
-        self, name: str, *, progress: Progress | None = None, patience: Duration = PATIENCE_S
-    ) -> Steps[bytes]:
-        """The bytes of an object; follows a link to another object.
-
-        ``progress`` is called with the bytes that have arrived, and the total. A lost connection is
-        replaced, and the get goes on at the next chunk. Raises ObjectNotFoundError, ObjectDamagedError when chunks
-        are missing or the digest is another one, LinkNotFollowedError, and PeltonTimeoutError after
-        ``patience`` seconds without progress.
-        """
-        for _ in range(REPLACED_MAX):
-            buffer = io.BytesIO()
-            try:
-                yield from self._receiving(name, _collecting(buffer), progress, patience)
-            except ObjectReplacedError:
-                continue
-            return buffer.getvalue()
-        raise self._replaced(name)
-
-    get = call(_getting)
-
-    def _getting_file(
-        self,
-        name: str,
-        target: Target,
-        *,
-        progress: Progress | None = None,
-        patience: Duration = PATIENCE_S,
-    ) -> Steps[ObjectInfo]:
-        """Write an object to a path, or to an open binary file; returns its properties.
-
-        A path gets the file when it is complete and its digest checked; until then it is written beside it
-        under a temporary name, which does not stay. Into an open file, chunks are written as they arrive.
-        Raises as ``get``, OSError, and for an open file ObjectReplacedError.
-        """
-        if not isinstance(target, str) and hasattr(target, "write"):
-            file = target
-            if isinstance(file, io.TextIOBase):
-                raise TypeError("the file to write is open as text: open it in binary mode")
-            take = _writing(file, finishes=size_left(file) is not None)
-            return (yield from self._receiving(name, take, progress, patience))
-        if not isinstance(target, str | bytes | os.PathLike):
-            raise TypeError(f"target is a path or an open binary file, not {target!r}")
-        for _ in range(REPLACED_MAX):
-            try:
-                return (yield from self._getting_path(name, target, progress, patience))
-            except ObjectReplacedError:
-                continue
-        raise self._replaced(name)
-
-    get_file = call(_getting_file)
-
-    def _getting_path(
-        self, name: str, target: Any, progress: Progress | None, patience: Duration
-    ) -> Steps[ObjectInfo]:
-        path = PathTarget(target, self.client.new_id())
-        try:
-            file = yield Work(path.open)
-            info = yield from self._receiving(name, _writing(file), progress, patience)
-            yield Work(path.keep)
-        except BaseException:
-            path.drop()
-            raise
-        return info
-
-    def _receiving(
-        self,
-        name: str,
-        take: Callable[[list[bytes]], Steps[None]],
-        progress: Progress | None,
-        patience: Duration,
-    ) -> Steps[ObjectInfo]:
-        """Pass the chunks of an object to ``take``."""
-        store, info = yield from self._finding(name, patience)
-        download = store._download(info, patience)
-        try:
-            yield from download.begin()
-            while chunks := (yield from store._more(download, info)):
-                yield from take(chunks)
-                if progress is not None:
-                    progress(download.done, info.size)
-        finally:
-            download.close()
-        return info
-
-    def _download(self, info: ObjectInfo, patience: Duration) -> Download:
-        subject = chunk_subject(self.bucket, info.nuid)
-        return Download(self._js, self._stream, subject, info, to_seconds(patience))
-
-    def _more(self, download: Download, info: ObjectInfo) -> Steps[list[bytes]]:
-        try:
-            return (yield from download.more())
-        except ChunkMissing:
-            found, _ = yield from persisting(
-                self.client, lambda: self._looking(info.name), self._js.timeout
-            )
-            if found is None or found.nuid != info.nuid or found.deleted:
-                raise self._replaced(info.name) from None
-            raise ObjectDamagedError(
-                f"object {info.name!r} in bucket {self.bucket!r} is damaged: the stream has "
-                f"{download.done} of its {info.size} bytes"
-            ) from None
-
-    def _replaced(self, name: str) -> ObjectReplacedError:
-        return ObjectReplacedError(
-            f"object {name!r} in bucket {self.bucket!r} was replaced or deleted while it was read: "
-            "read it again"
-        )
-
-
-def _writing(file: Any, *, finishes: bool = True) -> Callable[[list[bytes]], Steps[None]]:
-    def take(chunks: list[bytes]) -> Steps[None]:
-        yield Work(partial(write_all, file, chunks), finishes=finishes)
-
-    return take
-
-
-def _collecting(buffer: io.BytesIO) -> Callable[[list[bytes]], Steps[None]]:
-    def take(chunks: list[bytes]) -> Steps[None]:
-        buffer.writelines(chunks)
-        yield from ()
-
-    return take
+    def _check(self) -> None:
+        """Raise ObjectDamagedError unless the object is complete."""
+        info = self._info
+        where = f"object {info.name!r} in bucket {info.bucket!r} is damaged:"
+        if self.done != info.size:
+            raise ObjectDamagedError(f"{where} it has {self.done} bytes instead of {info.size}")
+        if info.size and not same_digest(info.digest, self._digest.digest()):
+            raise ObjectDamagedError(f"{where} its bytes do not have the digest {info.digest!r}")

@@ -9,9 +9,9 @@
          │                                       tls_established()          │
          └────────── receive_eof(), a fatal -ERR, a broken protocol ◄────────┘
 
-The shell carries bytes: it calls ``receive_data``, takes ``events()`` and writes ``data_to_send()``.
+The caller carries bytes: it calls ``receive_data``, takes ``events()`` and writes ``data_to_send()``.
 The table of subscriptions outlives a connection: after the next handshake it is replayed, followed by
-the messages that were published meanwhile. Does not depend on sockets, on time (the shell decides
+the messages that were published meanwhile. Does not depend on sockets, on time (the caller decides
 when to ping) or on JetStream.
 """
 
@@ -135,7 +135,7 @@ class Connection:
         self._failure = ""  # why the client was closed, unless its owner closed it
         self._subjects_known: set[str] = set()
 
-    # -- called by the shell about the transport ----------------------------------------------
+    # -- called by the client about the transport ---------------------------------------------
 
     def connected_to(self, server: Server, tls: bool = False) -> None:
         """The transport to the server is open; ``tls`` when it was encrypted before INFO."""

@@ -1,4 +1,4 @@
-"""What happens on a connection: the events that its state machine gives to the shell."""
+"""What happens on a connection: the events that its state machine gives to its caller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Connected(NamedTuple):
 
 
 class TlsRequired(NamedTuple):
-    """The shell must wrap the transport in TLS now, then call ``tls_established``."""
+    """The caller must wrap the transport in TLS now, then call ``tls_established``."""
 
     server: Server
 

@@ -37,7 +37,7 @@ class Options:
     Example::
 
         options = Options(servers=nc.servers, name="packer")
-        connect_blocking(options).close()
+        pelton.sync.connect(options).close()
 
     Durations are seconds, a timedelta or text ("30s"), and are stored as seconds.
 
@@ -178,12 +178,12 @@ class Options:
 
 
 class ConnectOptions(TypedDict, total=False):
-    """The options of ``connect`` and ``connect_blocking``; ``help(Options)`` explains them.
+    """The options of ``connect``; ``help(Options)`` explains them.
 
     Example::
 
         options: ConnectOptions = {"name": "packer", "timeout": "2s"}
-        connect_blocking(url, **options).close()
+        pelton.sync.connect(url, **options).close()
 
     ``context`` is the name of a context of the ``nats`` command, "" for the selected one; URLs and
     options that are given replace those of the context.

@@ -1,6 +1,6 @@
 """A SOCKS 5 proxy in front of the server (RFC 1928, RFC 1929): what is sent and read before the connection stands.
 
-The proxy looks up the server's name. Bytes only; the shells send and read them.
+The proxy looks up the server's name. Bytes only; the caller sends and reads them.
 """
 
 from __future__ import annotations

@@ -6,12 +6,16 @@ import re
 
 from pelton.errors import InvalidSubjectError
 
+from ..base.arguments import refuse
+
 _PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
 BLANK = re.compile(r"[ \t\r\n\f\0]")
 
 
 def check_literal(subject: str) -> None:
     """Raise InvalidSubjectError unless a message can be published to the subject."""
+    if not isinstance(subject, str):
+        refuse("subject", "text", subject)
     if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
         raise InvalidSubjectError(
             f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .session import Session
 
 FORKED = "this process was forked, and the connection is the parent's: connect again here"
 
-_living: weakref.WeakSet[Session[Any]] = weakref.WeakSet()
+_living: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-def remember(client: Session[Any]) -> None:
+def remember(client: Session) -> None:
     """Close this client in processes that are forked from now on."""
     _living.add(client)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pelton.errors import (
     ConnectionClosedError,
@@ -16,7 +16,7 @@ from pelton.errors import (
     PermissionsViolationError,
 )
 
-from ..base.steps import Mailbox
+from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,27 @@ if TYPE_CHECKING:
     from .session import Session
 
 NO_RESPONDERS = 503
+
+
+class Sent:
+    """How often a request was sent that may be sent again."""
+
+    __slots__ = ("times",)
+
+    def __init__(self) -> None:
+        """Not yet."""
+        self.times = 0
+
+
+class Once(NamedTuple):
+    """What makes it safe to send a message again: its id, and what tells its first copy from another message."""
+
+    msg_id: str
+    stream: str | None = None
+    last_seq: int | None = None
+    last_subject_seq: int | None = None
+    subject: str = ""
+    """Under which it is stored, when that is not the subject it is published to."""
 
 
 class Question(Mailbox):
@@ -78,7 +99,7 @@ class Question(Mailbox):
 class Answers:
     """The owner of the inbox that all requests of a client share."""
 
-    def __init__(self, client: Session[Any], questions: dict[str, Question]) -> None:
+    def __init__(self, client: Session, questions: dict[str, Question]) -> None:
         """``questions``: the requests by the subject of their answer."""
         self.client = client
         self._interest: Interest
@@ -99,7 +120,7 @@ class Answers:
 class Requests:
     """The outstanding requests of one client, and the inbox that their answers share."""
 
-    def __init__(self, client: Session[Any]) -> None:
+    def __init__(self, client: Session) -> None:
         """No request yet; the first one subscribes to the inbox."""
         self.outstanding: dict[str, Question] = {}
         """The requests by the subject of their answer."""
@@ -195,7 +216,7 @@ class Gathered(Mailbox):
         """Whether there is an answer, or none will come."""
         return bool(self._queue) or self._error is not None
 
-    def take(self) -> BaseMessage | None:
+    def take(self) -> Any:
         """The next answer, None when nobody answers any more; raises why no answer will come."""
         if not self._queue:
             assert self._error is not None

@@ -1,26 +1,24 @@
 """The common part of all clients without a transport: the state of the connection, its events, pings
 and subscriptions.
 
-The shells inherit from ``Session``: they carry the bytes and carry out the steps. They pass time and
-randomness in. ``requesting.py`` has the requests of a client, ``attempts.py`` its attempts to connect.
+The clients of both halves inherit from ``Session``: they carry the bytes, wait, and pass time and randomness in.
+``requests.py`` has the requests of a client, ``attempts.py`` of each half its attempts to connect.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import math
 import time
 import weakref
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
 
 from pelton.errors import (
     AuthenticationError,
     CallbackFailedError,
     ConnectionClosedError,
-    ConnectionLostError,
     PeltonError,
-    PeltonTimeoutError,
     PermissionsViolationError,
     ServerError,
 )
@@ -28,21 +26,17 @@ from pelton.nuid import Nuid
 
 from ..base.addresses import parse_servers
 from ..base.durations import Duration, to_seconds
-from ..base.message import BaseMessage
-from ..base.steps import (
+from ..base.mailbox import (
     Mailbox,
     Owner,
-    Ready,
-    Until,
-    call,
 )
+from ..base.message import BaseMessage
 from ..base.tokens import Replies, Tokens
 from ..protocol import events
 from ..protocol.connection import Connection, State
+from ..protocol.pool import ServerPool
 from ..protocol.protocol_lines import OnProtocol, ProtocolLines
-from .attempts import Attempts
 from .forking import remember
-from .requesting import Requesting
 from .requests import Requests
 from .status import Kind, Status, StatusBox
 
@@ -52,12 +46,8 @@ if TYPE_CHECKING:
 
     from ..base.addresses import Server
     from ..base.interest import Interest
-    from ..base.steps import Steps
     from ..protocol.info import ServerInfo
     from ..protocol.options import Options
-    from .own_consumers import OwnConsumers
-
-M = TypeVar("M", bound=BaseMessage)
 
 OUTPUT_BYTES = 64 * 1024
 """The size of queued output from which it is sent at once."""
@@ -108,8 +98,18 @@ class Ping(Mailbox):
         self._stir()
 
 
-class Session(Requesting[M]):
+class Leaving(Protocol):
+    """What has something to remove at the server before a client closes."""
+
+    def leave(self) -> None:
+        """Request the removal, without waiting for it."""
+
+
+class Session(ABC):
     """The part of a client that needs no transport."""
+
+    _stays_open: ClassVar[bool]
+    """Whether the half replaces lost connections in the background, so that no call has to."""
 
     logged: ClassVar[type[Exception]] = Exception
     """What ``report`` logs when nobody else is told."""
@@ -119,7 +119,7 @@ class Session(Requesting[M]):
     def __init__(
         self,
         options: Options,
-        message_type: Callable[[str, str, bytes, bytes, Interest], M],
+        message_type: type[BaseMessage],
         clock: Callable[[], float],
         randomness: random.Random,
     ) -> None:
@@ -136,11 +136,12 @@ class Session(Requesting[M]):
         """
         self._watchers: set[Mailbox] = set()
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
-        self._own_consumers: weakref.WeakSet[OwnConsumers] = weakref.WeakSet()
+        self._own_consumers: weakref.WeakSet[Leaving] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
         remember(self)
         self._requests = Requests(self)
-        self._attempts = Attempts(self, self._attempting, randomness.random)
+        self._pool = ServerPool(options, randomness.random)
+        self._tried_at = -math.inf  # when the last attempt to connect failed, or the last login was
         self._nuid = Nuid(randomness)
         self._randbytes = randomness.randbytes
         self._tokens = Tokens(randomness.randbytes)
@@ -160,7 +161,7 @@ class Session(Requesting[M]):
             "Pickle its options (client.options), and connect with them in the other process"
         )
 
-    # -- implemented by the shells -----------------------------------------------------------------
+    # -- implemented by the halves -----------------------------------------------------------------
 
     @abstractmethod
     def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
@@ -184,7 +185,7 @@ class Session(Requesting[M]):
         """React to an event that concerns the transport."""
 
     def _caller(self) -> object:
-        """Who makes the call, in a shell where several threads do."""
+        """Who makes the call, in the half where several threads do."""
         return 0
 
     # -- state -------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class Session(Requesting[M]):
     @property
     def servers(self) -> tuple[Server, ...]:
         """The servers that the client knows, given or learned from INFO; the one to try next first."""
-        return tuple(self._attempts.pool.servers)
+        return tuple(self._pool.servers)
 
     @property
     def connected_server(self) -> Server | None:
@@ -224,7 +225,7 @@ class Session(Requesting[M]):
 
         ``reconnect`` leaves a server that is not among them. Raises ValueError for none, or a bad URL.
         """
-        self._attempts.pool.replace(parse_servers(servers))
+        self._pool.replace(parse_servers(servers))
 
     @property
     def clustered(self) -> bool:
@@ -368,17 +369,17 @@ class Session(Requesting[M]):
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
-            self._attempts.connected()
+            self._tried_at = self._clock()
             self._note("reconnected" if event.again else "connected")
             self._arrivals._stir()
         if isinstance(event, events.Connected | events.InfoChanged):
-            if found := self._attempts.pool.learn(event.info.connect_urls):
+            if found := self._pool.learn(event.info.connect_urls):
                 self._note("servers_discovered", servers=found)
         elif isinstance(event, events.LameDuck):
             self._note("lame_duck")
         elif isinstance(event, events.Disconnected) and self._was_connected:
             self._was_connected = False
-            self._attempts.lost(event.error)
+            self._pool.lost(event.error, self._clock() - self._tried_at)
             self._note("disconnected", event.error)
             if isinstance(event.error, ServerError | AuthenticationError):
                 self._report(event.error)  # a -ERR: no call may be there to raise it
@@ -415,57 +416,11 @@ class Session(Requesting[M]):
             self._connection.close(why)
         self._connection.events()
 
+    @abstractmethod
     def _release_socket(self) -> None:
-        """Give the socket back in a forked process; the parent's stays as it is. Nothing without a transport."""
+        """Give the socket back in a forked process; the parent's stays as it is."""
 
     # -- pings -------------------------------------------------------------------------------------
-
-    def _flushing(self, timeout: Duration | None = None) -> Steps[None]:
-        """Wait until the server has processed all sent operations; PeltonTimeoutError, ConnectionLostError."""
-        seconds = self._timeout_of(timeout)
-        yield Ready(seconds)
-        ping = Ping()
-        self._connection.ping(ping)
-        if not (yield Until(ping, ping.is_over, seconds)):
-            raise PeltonTimeoutError(f"the server did not answer a ping in {seconds} s")
-        if ping.error is not None:
-            raise ping.error
-
-    def _measuring(self) -> Steps[float]:
-        """The time that the server takes to answer a ping, in seconds."""
-        start = self._clock()
-        yield from self._flushing()
-        return self._clock() - start
-
-    def _moving(self, timeout: Duration | None = None) -> Steps[None]:
-        """Leave the server and connect to the next one, or to the same when there is only one.
-
-        Subscriptions continue. The old server gets queued output before; half of the time is for that.
-        Raises PeltonTimeoutError when there is no new connection in time (the client goes on trying), ValueError with
-        the option ``reconnect=False``.
-        """
-        seconds = self._timeout_of(timeout)
-        if not self.options.reconnect:
-            raise ValueError("the option reconnect is off, so the client can't connect again")
-        if self.closed:
-            raise self._connection.closed_error()
-        if self._connection.connected:
-            with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
-                yield from self._flushing(seconds * LEAVE_SHARE)
-            self._connection.receive_eof(ConnectionLostError("asked to connect again"))
-            self._process()
-            self._attempts.pool.left()
-        yield Ready(seconds)
-        at = self._connection
-        done = yield Until(self._arrivals, lambda: at.connected or self.closed, seconds)
-        if self.closed:
-            raise at.closed_error()
-        if not done:
-            raise PeltonTimeoutError(f"no connection in {seconds} s; the client goes on trying")
-
-    flush = call(_flushing)
-    rtt = call(_measuring)
-    reconnect = call(_moving)
 
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""

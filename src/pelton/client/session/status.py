@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from pelton.errors import ConnectionClosedError
-
-from ..base.steps import Ended, Mailbox, Until
+from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ..base.steps import Steps
     from .session import Session
 
 Kind: TypeAlias = Literal[
@@ -39,7 +34,7 @@ class Status(NamedTuple):
         def tell(event: Status):
             print(event.kind)
 
-        connect_blocking(url, on_status=tell).close()
+        pelton.sync.connect(url, on_status=tell).close()
     """
 
     kind: Kind
@@ -57,7 +52,7 @@ class Status(NamedTuple):
 class StatusBox(Mailbox):
     """Keeps the events of a client for one reader, from its making on."""
 
-    def __init__(self, client: Session[Any]) -> None:
+    def __init__(self, client: Session) -> None:
         """Events from now on, to iterate over; ends after "closed"."""
         self.client: Any = client
         """The client that it belongs to."""
@@ -82,16 +77,6 @@ class StatusBox(Mailbox):
         self._over = True
         self.client._readers_of_status.discard(self)
         self._stir()
-
-    def _following(self) -> Steps[Status]:
-        """The next event; Ended after the last one."""
-        if not self._has_news():
-            with suppress(ConnectionClosedError):  # the event "closed" is there
-                yield Until(self, self._has_news, math.inf)
-        status = self._take()
-        if status is None:
-            raise Ended
-        return status
 
     def _take(self) -> Status | None:
         """The next event of those that are there; None for none."""

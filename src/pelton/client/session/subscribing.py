@@ -5,28 +5,25 @@ end. Does not depend on transports.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pelton.errors import ConnectionClosedError, PeltonTimeoutError, SlowConsumerError
+from pelton.errors import ConnectionClosedError, SlowConsumerError
 
-from ..base.message import BaseMessage
-from ..base.steps import SEND, Mailbox, Until, call
+from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ..base.durations import Duration
     from ..base.interest import Interest
-    from ..base.steps import Steps
+    from ..base.message import BaseMessage
     from .session import Session
 
-M = TypeVar("M", bound=BaseMessage)
 
-
-class Subscribed(Mailbox, Generic[M]):
+class Subscribed(Mailbox):
     """Messages of one subject."""
 
-    def __init__(self, client: Session[M], messages_max: int, bytes_max: int) -> None:
+    def __init__(self, client: Session, messages_max: int, bytes_max: int) -> None:
         """``client.attach`` sets ``interest``."""
         self.client = client
+        """The client that it belongs to."""
         self._interest: Interest
         """The subscription in the connection; set by the client."""
         self.dropped = 0
@@ -37,8 +34,7 @@ class Subscribed(Mailbox, Generic[M]):
         self._bytes = 0
         self._queue: deque[Any] = deque()
         self._ended = False
-        self._inline = False  # whether a callback takes each message as it arrives
-        self._hires = False  # whether several callbacks may run at a time
+        self._pool: Any = None  # the Pool of the handler that takes the messages
 
     @property
     def subject(self) -> str:
@@ -59,8 +55,9 @@ class Subscribed(Mailbox, Generic[M]):
 
     def _on_message(self, message: BaseMessage) -> None:
         """A message for this subscription arrived."""
-        if self._inline:
-            self._hand_over(message)
+        pool = self._pool
+        if pool is not None and pool.inline:
+            pool.handle(message)
             return
         size = len(message.data) + len(message.raw_headers)
         if not self._queue:
@@ -72,24 +69,27 @@ class Subscribed(Mailbox, Generic[M]):
         self._queue.append(message)
         if self._waiting:
             self._stir()
-        elif self._hires:
-            self._hire()
+        if pool is not None:
+            pool.notify()
 
     def _on_end(self) -> None:
         """No message follows."""
         self._ended = True
         self._stir()
 
-    def _hand_over(self, message: Any) -> None:
-        """Pass the message to the callback that is called as messages arrive."""
-
-    def _hire(self) -> None:
-        """Let one more callback run, because nobody waits for the message."""
+    def _handed_over(self, message: Any) -> None:
+        """A handler is about to get a message that was in the queue."""
+        self._bytes -= len(message.data) + len(message.raw_headers)
+        if not self._queue:
+            self._reported = self.dropped
 
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped == self._reported + 1:
-            self.client._note("slow_consumer", SlowConsumerError(self.subject, 1))
+            error = SlowConsumerError(self.subject, 1)
+            self.client._note("slow_consumer", error)
+            if self._pool is not None:  # no call can raise it
+                self.client._report(error)
         self._stir()
 
     # -- taking ------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Subscribed(Mailbox, Generic[M]):
         """Whether there is a message to take or an error to raise."""
         return bool(self._queue) or self._ended or self.dropped > self._reported
 
-    def _take(self, *, tell: bool = True) -> M:
+    def _take(self, *, tell: bool = True) -> Any:
         """The next message, when there is news; with ``tell`` it first reports dropped messages."""
         if tell and self.dropped != self._reported:
             lost, self._reported = self.dropped - self._reported, self.dropped
@@ -108,21 +108,9 @@ class Subscribed(Mailbox, Generic[M]):
             raise ConnectionClosedError(
                 f"the subscription to {self.subject!r} has ended", self.subject
             )
-        message: M = self._queue.popleft()
+        message = self._queue.popleft()
         self._bytes -= len(message.data) + len(message.raw_headers)
         return message
-
-    def _taking(self, timeout: Duration | None = None) -> Steps[M]:
-        """The next message.
-
-        Raises PeltonTimeoutError, ConnectionClosedError when no message can come any more, and once SlowConsumerError
-        when messages were dropped since the last call.
-        """
-        if not self._has_news():
-            seconds = self.client._timeout_of(timeout)
-            if not (yield Until(self, self._has_news, seconds)):
-                raise PeltonTimeoutError(f"no message on {self.subject!r} in {seconds} s")
-        return self._take()
 
     def _over(self) -> bool:
         """Whether an iteration is complete; ConnectionClosedError when the client was lost."""
@@ -131,29 +119,9 @@ class Subscribed(Mailbox, Generic[M]):
         self._interest.check()
         return True
 
-    # -- ending ------------------------------------------------------------------------------------
-
-    def _unsubscribing(self, max_msgs: int = 0) -> Steps[None]:
-        """Unsubscribe at once, or with max_msgs after that many messages in all."""
+    def _unsubscribe(self, max_msgs: int = 0) -> None:
+        """Queue the end of the subscription."""
         connection = self.client._connection
         connection.unsubscribe(self._interest, max_msgs)
-        yield SEND
         if self._interest.sid not in connection.interests:
-            self._on_end()
-
-    unsubscribe = call(_unsubscribing)
-
-    def _leaving(self, _: type[BaseException] | None) -> Steps[None]:
-        """Unsubscribe at the end of the block; the consumer of a push subscription stays."""
-        if not self._ended and not self.client.closed:
-            yield from self._unsubscribing()
-
-    def _draining(self, timeout: Duration | None = None) -> Steps[None]:
-        """Unsubscribe, but keep messages that are still on their way; they can be taken afterwards."""
-        connection = self.client._connection
-        connection.drain(self._interest)
-        try:
-            yield from self.client._flushing(timeout)
-        finally:
-            connection.forget(self._interest)
             self._on_end()

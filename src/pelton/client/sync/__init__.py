@@ -2,7 +2,7 @@
 
 ::
 
-    with connect_blocking("nats://127.0.0.1:4222") as nc:
+    with connect("nats://127.0.0.1:4222") as nc:
         nc.publish("greetings.anna", b"hello")
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..protocol.options import ConnectOptions, Options, make_options
 from ..session.requests import Question
 from .connection import Client
+from .messages import Message
 
 if TYPE_CHECKING:
     import ssl
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from ..protocol.protocol_lines import OnProtocol
     from ..session.status import Status
 
-__all__ = ["Client", "Question", "connect_blocking"]
+__all__ = ["Client", "Question", "connect"]
 
 
-def connect_blocking(
+def connect(
     servers: str | Iterable[str] | Options | None = None,
     *,
     tls: ssl.SSLContext | TlsOptions | None = None,
@@ -38,7 +39,7 @@ def connect_blocking(
 
     Example::
 
-        with connect_blocking(url, name="packer") as nc:
+        with connect(url, name="packer") as nc:
             nc.publish("news", b"sunny")
 
     ``servers``: a URL, several (also separated by commas), or whole ``Options``; None for
@@ -56,5 +57,5 @@ def connect_blocking(
     """
     settings, context = make_options(servers, tls, options)
     return Client(
-        settings, context, on_status=on_status, on_protocol=on_protocol, on_error=on_error
+        settings, Message, context, on_status=on_status, on_protocol=on_protocol, on_error=on_error
     )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pelton.api import calls as wire
 from pelton.api.codec import encode
 from pelton.api.streams import StreamConfig, StreamState
-from pelton.errors import PeltonError, ProtocolError
+from pelton.errors import PeltonError, PeltonTimeoutError, ProtocolError
 
+from ..base.answers import decode
 from ..base.models import StreamInfoResponse
-from ..plans.jetstream import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ class Backup(Iterator[bytes]):
             window_size=window_bytes,
             jsck=check,
         )
-        subject = jetstream._plans.subjects.stream("SNAPSHOT", stream)
+        subject = jetstream.subjects.stream("SNAPSHOT", stream)
         try:
             timeout = END_TIMEOUT_S if check else jetstream.timeout
             answer = client.request(subject, encode(request), timeout=timeout)
@@ -92,6 +92,9 @@ class Backup(Iterator[bytes]):
         except BaseException:
             self.close()
             raise
+        if message is None:
+            self.close()
+            raise PeltonTimeoutError(f"no chunk of stream {self.stream} in {CHUNK_TIMEOUT_S} s")
         if message.data:
             if message.reply:
                 self._jetstream.client.publish(message.reply)
@@ -123,7 +126,7 @@ def restore(
     """
     client = jetstream.client
     request = wire.StreamRestoreRequest(config=config, state=state or StreamState())
-    subject = jetstream._plans.subjects.stream("RESTORE", config.name)
+    subject = jetstream.subjects.stream("RESTORE", config.name)
     answer = client.request(subject, encode(request), timeout=jetstream.timeout)
     target = decode(answer.data, wire.StreamRestoreResponse).deliver_subject
     for chunk in chunks:

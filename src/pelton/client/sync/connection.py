@@ -1,618 +1,350 @@
-"""A connection for blocking code: a plain socket, which one of the waiting calls reads.
+# Made of client/aio/connection.py by tools/gen_sync.py: change that file, and run it again.
+"""A connection to a server: messages, requests, and what else is made with it.
 
-Any number of threads may use a client: ``sharing.py`` says which of them reads, and a thread of the client
-does so while no call waits. ``Options`` can be pickled, so another process can open its own client.
+A publish, from the call to the socket::
+
+    Client.publish ──► Connection.publish ──► _plan_flush ──► _flush_output ──► Link.write
+    (backend.py)       (protocol/connection.py)               at the end of the turn of the loop
+
+and a request::
+
+    Client.request ──► Requests.ask ──► Connection.publish
+                  └──► _until: wait until the answer has arrived     Question.outcome
 """
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import math
-import random
-import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from pelton.errors import (
-    CallbackFailedError,
-    ConnectError,
+    ConnectionClosedError,
     ConnectionLostError,
-    PeltonError,
+    NoRespondersError,
     PeltonTimeoutError,
 )
 
-from ..base.arguments import checked
-from ..base.steps import Mailbox, call, made
-from ..plans.jetstream import Headers, encode_header_map
-from ..protocol import events
-from ..protocol.connection import State
-from ..protocol.tls import begins_with_tls
-from ..services.making import Making
-from ..session.session import (
-    OUTPUT_BYTES,
-    PENDING_BYTES_MAX,
-    PENDING_MESSAGES_MAX,
-    Session,
-)
-from .guard import Sleeper
-from .messages import Message
-from .opening import open_transport
-from .running import Blocking, exclusive, iterate, run
-from .sharing import GATHER_S, KEEPER, Shared, forget
-from .status import StatusEvents
+from ..base.durations import Duration, to_seconds
+from ..base.headers import HeadersLike, encode_header_map
+from ..base.mailbox import RETRY_S
+from ..session.requests import Gathered, Sent, is_end
+from ..session.session import LEAVE_SHARE, Ping
+from ..session.status import Status, StatusBox
+from .backend import Backend
+from .locks import locked
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from ..base.addresses import Server
-    from ..base.durations import Duration
-    from ..base.steps import Flow, Owner, Steps
-    from ..protocol.options import Options
-    from ..protocol.protocol_lines import OnProtocol
+    from ..services import ServiceConfig
     from ..session.requests import Question
-    from ..session.status import Status
     from .jetstream import JetStream
+    from .messages import Message
     from .services import Service, ServiceClient
-    from .transport import Transport
 
-T = TypeVar("T")
-
-LOOK_AFTER_S = 0.5  # a connection not read for this time is checked before use
+SILENCE_S = 1.0
+"""How long to wait for an answer before a request is sent again that may be; each further time twice as long."""
 
 
-class Client(Blocking, Shared, Making["JetStream", "Service", "ServiceClient"]):
-    """A connection for blocking code; made by ``connect_blocking``.
+class Client(Backend):
+    """A connection to a NATS server; made by ``connect``.
 
     ::
 
-        with connect_blocking("nats://127.0.0.1:4222", timeout="5s") as nc:
+        with connect("nats://127.0.0.1:4222", timeout="5s") as nc:
             nc.publish("greetings.anna", b"hello")
             answer = nc.request("help", b"", timeout=2)  # NoRespondersError, PeltonTimeoutError
     """
 
-    _stays_open = False
-    logged = CallbackFailedError
-
-    def __init__(
-        self,
-        options: Options,
-        tls_context: ssl.SSLContext | None = None,
-        *,
-        on_status: Callable[[Status], object] | None = None,
-        on_protocol: OnProtocol | None = None,
-        on_error: Callable[[Exception], object] | None = None,
-    ) -> None:
-        """Connects; raises ConnectError, AuthenticationError."""
-        super().__init__(options, Message, time.monotonic, random.SystemRandom())
-        self._listen(on_status, on_protocol, on_error)
-        self._tls_context = tls_context
-        self._transport = None
-        self._usable = (
-            False  # whether the handshake is done, and the connection not known to be lost
-        )
-        self._rest = memoryview(b"")  # bytes that the transport has not taken yet
-        self._ping_due = 0.0
-        self._read_at = 0.0
-        self._share()
-        outer = self._begin_leading()
-        try:
-            run(self, self._attempts.opening())
-        finally:
-            self._end_leading(outer)
-        self._keeper.start()
-
-    def __enter__(self) -> Client:
-        """The client itself."""
+    @locked
+    def __enter__(self) -> Self:
+        """The client itself, already open."""
         return self
 
+    @locked
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
-    if not TYPE_CHECKING:  # checkers say it themselves
+    # -- requests ----------------------------------------------------------------------------------
 
-        async def __aenter__(self) -> None:
-            """Say which of the two functions is for asyncio."""
-            self.close()
-            raise TypeError(
-                "connect_blocking() is for blocking code: write `with connect_blocking(...)`, "
-                "or `async with connect(...)`"
-            )
-
-        async def __aexit__(self, *_: object) -> None:
-            """Python asks for it before it calls ``__aenter__``."""
-
-    # -- opening and closing -----------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Send queued output and close; a second call does nothing.
-
-        Calls that wait in other threads, also for a connection, raise ConnectionClosedError, and iterations over
-        subscriptions end.
-        """
-        with self._guard:
-            if self.closed:
-                return
-            try:
-                if self._connection.connected:
-                    self._leave_consumers()
-                    self._send(time.monotonic() + self.options.connect_timeout)
-            except (OSError, PeltonError):
-                pass  # the server is gone, so nothing can be sent
-            finally:
-                self._end()
-            if self._leader in (None, KEEPER):
-                self._guard.without(self._keeper.join)
-
-    @exclusive
-    def detach(self) -> Transport:
-        """Hand over the transport of the connection, and close the client.
-
-        For a caller that speaks the protocol itself from here on, and closes the transport. Call ``flush``
-        before, and have no subscriptions: what the server still sends is the caller's.
-        """
-        self._reopen(None)
-        self._send_waiting()
-        transport, self._transport = self._transport, None
-        if transport is None:
-            raise self.last_error or ConnectionLostError("the connection was closed")
-        self._usable = False
-        self._end()
-        return transport
-
-    def _end(self, failure: str = "") -> None:
-        if self.closed:  # another thread was faster
-            return
-        self._shut()
-        self._end_all(failure)
-        self._keeper.end()
-        self._bell.wake()  # of a thread that connects
-        for each in list(self._sleepers):
-            each.wake()
-        for box in (self._ending, self._change, self._outflow):
-            box._stir()
-        if self._leads_or_may():
-            self._bell.close()
-
-    def _shut(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
-            self._usable = False
-            self._rest = memoryview(b"")
-            if self._leader == KEEPER:
-                self._keeper.rouse()
-            self._outflow._stir()
-
-    def _release_socket(self) -> None:
-        self._guard.reset_in_child()
-        transport, self._transport = self._transport, None
-        self._usable = False
-        self._rest = memoryview(b"")
-        if transport is not None:
-            transport.release()
-
-    def _dial(self, server: Server) -> None:
-        """Connect to a server.
-
-        A failure raises PeltonError, OSError or ValueError, and closes the socket.
-        """
-        try:
-            self._open_one(server)
-        except BaseException as error:
-            self._shut()
-            self._connection.receive_eof()
-            self._connection.events()
-            if isinstance(error, TimeoutError) and error.errno is None:
-                raise self._no_answer() from None
-            raise
-
-    def _open_one(self, server: Server) -> None:
-        deadline = time.monotonic() + self.options.connect_timeout
-        first = begins_with_tls(server, self.options.tls)
-        transport = open_transport(
-            server, self.options, self._guard, self._bell, lambda: self.closed, deadline
-        )
-        if self.closed:
-            transport.close()
-            raise self._connection.closed_error()
-        self._transport = transport
-        self._gather_s = 0.0 if server.memory else GATHER_S
-        if first:
-            transport.start_tls(server, self.options.tls, self._tls_context, deadline)
-        transport.begin()
-        self._check_open()
-        self._connection.connected_to(server, tls=first)
-        while not self._connection.connected:
-            self._bell.attend()
-            if not self._turn(deadline):
-                raise self._no_answer()
-            self._check_open()
-            if self._transport is None:
-                raise self.last_error or ConnectError("closed during the handshake")
-        if not self._send(deadline):
-            raise self.last_error or ConnectError("closed after the handshake")
-        self._ping_due = time.monotonic() + self.options.ping_interval
-        self._usable = self._connection.connected
-
-    def _no_answer(self) -> ConnectError:
-        return ConnectError(f"no answer in {self.options.connect_timeout} s")
-
-    def _lost_since(self, reconnects: int) -> bool:
-        """Whether the connection broke since ``reconnects`` was read."""
-        return self._transport is None or self.reconnects != reconnects
-
-    @exclusive
-    def _ensure_open(self, timeout: Duration | None = None) -> None:
-        """Connect again when the connection is lost; ConnectionClosedError when that is not possible.
-
-        Tries as often as the options say. When they set no limit, it raises PeltonTimeoutError after
-        ``timeout`` (that of the options); the next call tries again.
-        """
-        self._reopen(timeout)
-
-    def _reopen(self, timeout: Duration | None) -> None:
-        """``_ensure_open`` for callers that have the guard."""
-        if self._usable and (
-            time.monotonic() - self._read_at < LOOK_AFTER_S or not self._is_over()
-        ):
-            return
-        self._check_open()
-        if not self.options.reconnect:
-            self._end(f"the connection is lost, and reconnect is off: {self.last_error}")
-            raise self._connection.closed_error()
-        unlimited = self.options.reconnect_attempts_max < 0
-        seconds = self._timeout_of(timeout)
-        deadline = time.monotonic() + seconds if unlimited else math.inf
-        try:
-            while not self._usable:
-                self._check_open()
-                if self._leads_or_may():
-                    self._connect_again(deadline)
-                elif not self._follow(deadline, self._arrivals):
-                    raise PeltonTimeoutError(f"no connection in {seconds} s: {self.last_error}")
-        finally:
-            self._hand_over()
-
-    def _is_over(self) -> bool:
-        """Look at a connection that was not read for a while: the server may be gone."""
-        if self._leader not in (None, KEEPER):
-            return False
-        self._read_at = time.monotonic()
-        assert self._transport is not None
-        self._receive(self._transport.receive(0.0))
-        return not self._usable
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise self._connection.closed_error()
-
-    def _connect_again(self, deadline: float) -> None:
-        outer = self._begin_leading()
-        try:
-            run(self, self._attempts.reopening(deadline))
-        except ConnectError as error:
-            self._end(f"gave up reconnecting: {error}")
-            raise self._connection.closed_error() from error
-        finally:
-            self._end_leading(outer)
-
-    def _pause(self, seconds: float) -> None:
-        """Sleep between two attempts to connect; ConnectionClosedError when another thread closes."""
-        self._check_open()
-        sleeper = Sleeper()
-        self._ending._waiting = (*self._ending._waiting, sleeper)
-        try:
-            sleeper.sleep(self._guard, seconds)
-        finally:
-            forget(self._ending, sleeper)
-        self._check_open()
-
-    # -- bytes -------------------------------------------------------------------------------------
-
-    def _push(self) -> bool:
-        """Write queued output as far as the transport takes it; whether it took everything."""
-        transport = self._transport
-        if transport is None:
-            return True
-        if not self._rest:
-            data = self._connection.data_to_send()
-            sent = transport.send(data) if data else 0
-            if sent == len(data):
-                return True
-            self._rest = memoryview(data)[sent:]
-        return self._push_rest(transport)
-
-    def _push_rest(self, transport: Transport) -> bool:
-        try:
-            while self._rest:
-                sent = transport.send(self._rest)
-                if not sent:
-                    return False
-                self._rest = self._rest[sent:] or memoryview(self._connection.data_to_send())
-            return True
-        finally:
-            if self._outflow._waiting:
-                self._outflow._stir()
-
-    def _send(self, deadline: float) -> bool:
-        """Write all queued output; False when the connection broke meanwhile.
-
-        Reads while the server takes no more bytes, so that client and server never wait for each other.
-        """
-        if self._push():
-            return True
-        transport, connection = self._transport, self._connection
-        goal = connection.bytes_sent + connection.bytes_waiting
-
-        def gone() -> bool:
-            return self._transport is not transport
-
-        def sent() -> bool:
-            return gone() or connection.bytes_sent - len(self._rest) >= goal
-
-        self._bell.wake()  # whoever leads shall write
-        if not self._wait(sent, deadline - time.monotonic(), self._outflow) and not gone():
-            self._receive(b"")  # a server that takes no bytes for so long counts as gone
-        return not gone()
-
-    def _receive(self, data: bytes | memoryview | None) -> None:
-        """Process bytes that were read (b"" is the end, None is nothing), and act on their events."""
-        if data is None:
-            return
-        if data:
-            self._connection.receive_data(data)
-        else:
-            transport = self._transport
-            self._connection.receive_eof(None if transport is None else transport.reason)
-        self._process()
-        if self._change._waiting:
-            self._change._stir()
-
-    def _changed(self, event: events.Event) -> None:
-        if isinstance(event, events.TlsRequired):
-            assert self._transport is not None
-            deadline = time.monotonic() + self.options.connect_timeout
-            self._transport.start_tls(event.server, self.options.tls, self._tls_context, deadline)
-            self._connection.tls_established()
-        elif isinstance(event, events.Disconnected):
-            self.last_error = event.error or ConnectionLostError("the connection was closed")
-            self._shut()
-            self._tell_lost(ConnectionLostError(str(self.last_error)), event.waiters)
-
-    def _turn(self, deadline: float) -> bool:
-        """Write, then read once; False when nothing arrived before the deadline."""
-        transport = self._transport
-        assert transport is not None
-        wrote = self._connection.bytes_waiting > 0 or bool(self._rest)
-        if wrote:
-            self._push()
-        due = self._ping_due
-        data = transport.receive(
-            due if self._usable and due < deadline else deadline, bool(self._rest), later=wrote
-        )
-        if self._transport is not transport:
-            return True
-        if data is None:
-            now = time.monotonic()
-            if self._connection.connected and now >= self._ping_due:
-                self._ping_due = now + self.options.ping_interval
-                self._keep_alive()
-                return True
-            return now < deadline
-        self._read_at = time.monotonic()
-        self._receive(data)
-        if self._transport is None:
-            if self._connection.state is State.DISCONNECTED and isinstance(
-                self.last_error, ConnectError
-            ):
-                raise self.last_error
-            return True
-        if self._connection.bytes_waiting:
-            self._push()
-        return True
-
-    def _send_ack(self, reply: str, payload: bytes) -> None:
-        """Send an ack at once; one that follows soon after another waits for more, or for the next wait.
-
-        For callers that have the guard. A program that handles messages quickly sends many acks with one
-        write; the keeper sends what nobody else does. To a broker in the same process each goes at once: a
-        test that moves its clock, or asks what was acknowledged, need not wait.
-        """
-        now = time.monotonic()
-        if not self._usable or now - self._read_at >= LOOK_AFTER_S:
-            self._reopen(None)
-        self._connection.answer(reply, payload)
-        if now >= self._gather_until or self._much_waits:
-            self._gather_until = now + self._gather_s
-            self._send_waiting()
-        else:
-            self._acks_gathered += 1
-            if not self._keeper_sends:
-                self._keeper_sends = True
-                self._keeper.rouse()
-
-    # -- waiting: what the calls of both halves are made of ----------------------------------------
-
-    def _until(
-        self, box: Mailbox, done: Callable[[], bool], seconds: float, other: Mailbox | None = None
-    ) -> bool:
-        """Wait until ``done()`` holds; False when the time is over. What changes it stirs a box."""
-        return self._wait(done, seconds, box, other)
-
-    def _ready(self, seconds: float | None = None) -> None:
-        """Make sure of a connection; PeltonTimeoutError, ConnectionClosedError."""
-        self._reopen(seconds)
-
-    def _send_queued(self) -> None:
-        """Send queued output."""
-        self._flush_output()
-
-    def _sleep(self, seconds: float) -> None:
-        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
-        self._wait(_never, seconds, Mailbox())
-
-    def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:
-        """Call a function that may block, such as a read from a file, while other threads go on."""
-        return self._guard.without(function)
-
-    def _awaited(self, awaitable: Awaitable[T]) -> T:
-        """TypeError: only asyncio awaits."""
-        if inspect.iscoroutine(awaitable):
-            awaitable.close()  # or Python warns that nobody awaited it
-        raise TypeError("a blocking client cannot await: give an iterator, or use asyncio")
-
-    def _run(self, steps: Steps[T]) -> T:
-        """Carry out steps."""
-        return run(self, steps)
-
-    def _flow(self, flow: Flow[T]) -> Iterator[T]:
-        """Carry out the steps of a flow, and yield its items."""
-        return iterate(self, flow)
-
-    @checked
-    def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
-        """Read, and call callbacks, until ``done()`` holds; False when the time is over.
-
-        Connects again if needed. ``done`` is asked when something arrives, and should be quick.
-        """
-        return self._wait_until(done, timeout)
-
-    @exclusive
-    def _wait_until(
-        self,
-        done: Callable[[], bool],
-        timeout: Duration | None = None,
-        box: Mailbox | None = None,
-    ) -> bool:
-        """As ``wait_until``. What other threads change must stir ``box``; what arrives needs none."""
-        return self._wait(done, self._timeout_of(timeout), self._change, box)
-
-    @exclusive
-    def _flush_output(self) -> None:
-        """Write queued output; bytes that a broken connection did not take are lost without an
-        error.
-        """
-        self._reopen(None)
-        self._send_waiting()
-
-    def _send_waiting(self) -> bool:
-        """``flush_output`` for an open connection; False when it broke meanwhile."""
-        return self._push() or self._send(time.monotonic() + self.options.timeout)
-
-    @property
-    def _much_waits(self) -> bool:
-        """Whether more output is queued than may be held back."""
-        return self._connection.bytes_waiting > OUTPUT_BYTES
-
-    def _plan_flush(self) -> None:
-        """Send queued output if nobody else will; a call that waits or works sends it later."""
-        nobody_will = self._bell.waits or self._leader == KEEPER
-        if nobody_will and self._connection.connected and not self._push():
-            self._bell.wake()
-            self._keeper.rouse()
-
-    _report = exclusive(Session[Message]._report)
-
-    # -- verbs -------------------------------------------------------------------------------------
-
-    def publish(
-        self, subject: str, data: bytes = b"", *, reply: str = "", headers: Headers | None = None
-    ) -> None:
-        """Send a message; it is written before the call returns.
-
-        Raises InvalidSubjectError, PayloadTooLargeError, ConnectionClosedError, PeltonTimeoutError when no
-        server was found in the time of the options, and ConnectionLostError when it is unknown whether the
-        server received the message.
-        """
-        self._guard.take()
-        try:
-            now = time.monotonic()
-            if not self._usable or now - self._read_at >= LOOK_AFTER_S:
-                self._reopen(None)
-                now = time.monotonic()
-            self._connection.publish(subject, data, reply, encode_header_map(headers))
-            if not self._push() and not self._send(now + self.options.timeout):
-                raise ConnectionLostError(f"connection lost while publishing: {self.last_error}")
-        finally:
-            self._guard.give()
-
-    @checked
-    @exclusive
-    def subscribe(
-        self,
-        subject: str,
-        *,
-        queue: str = "",
-        max_msgs: int = 0,
-        pending_messages_max: int = PENDING_MESSAGES_MAX,
-        pending_bytes_max: int = PENDING_BYTES_MAX,
-    ) -> Subscription:
-        """Subscribe to a subject, which may have wildcards; a queue group shares the messages.
-
-        With max_msgs the subscription ends after that many messages. Messages over the pending limits are
-        dropped.
-        """
-        subscription = Subscription(self, pending_messages_max, pending_bytes_max)
-        self._subscribe(subject, subscription, queue, max_msgs)
-        self._flush_output()
-        return subscription
-
-    @exclusive
-    def _attach(self, subject: str, owner: Owner, queue: str = "") -> None:
-        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``.
-
-        ``subscribe`` uses it.
-        """
-        self._reopen(None)
-        owner._interest = self._connection.subscribe(subject, queue, owner)
-        self._flush_output()
-
-    @exclusive
-    def _ask(
+    @locked
+    def request(
         self,
         subject: str,
         data: bytes = b"",
         *,
-        headers: Headers | None = None,
-        raw_headers: bytes = b"",
         timeout: Duration | None = None,
-    ) -> Question:
-        """Queue a request, which is sent with the next flush or wait.
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish a request and wait for one answer.
 
-        ``_answer_to`` or ``_forget`` must follow. Raises the errors of publish; ``timeout`` is for the
-        connection.
+        Raises NoRespondersError, PeltonTimeoutError, PermissionsViolationError when the server refuses it,
+        ConnectionLostError when the connection broke meanwhile, and the errors of publish.
         """
-        self._reopen(timeout)
-        return self._requests.ask(subject, data, raw_headers or encode_header_map(headers))
+        return self._request(subject, data, self._timeout_of(timeout), encode_header_map(headers))
 
-    _answer_to = call(Session[Message]._answering)
+    def _request(
+        self, subject: str, data: bytes, seconds: float, raw_headers: bytes = b""
+    ) -> Message:
+        """``request`` with a whole header block."""
+        self._ready(seconds)
+        return self._answer(self._requests.ask(subject, data, raw_headers), seconds)
 
-    @exclusive
+    def _answer(self, question: Question, seconds: float) -> Message:
+        """Wait for the answer to a request that was sent."""
+        try:
+            self._until(question, question.is_over, seconds)
+        finally:
+            self._requests.forget(question)
+        answer: Message = question.outcome(seconds)
+        return answer
+
+    def _repeat(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        sent: Sent | None = None,
+    ) -> Message:
+        """A request that is sent again while no answer comes: sent twice it does nothing more.
+
+        A server that just ceases to lead may answer nothing. Raises as ``request``.
+        """
+        sent = sent or Sent()
+        self._ready(seconds)
+        deadline, pause = self._clock() + seconds, min(SILENCE_S, seconds / 4)
+        question = self._requests.ask(subject, data, raw_headers)
+        sent.times += 1
+        try:
+            while not self._until(
+                question, question.is_over, min(pause, max(0.0, deadline - self._clock()))
+            ):
+                if self._clock() >= deadline:
+                    break
+                pause *= 2
+                self._requests.repeat(question, data, raw_headers)
+                sent.times += 1
+        finally:
+            self._requests.forget(question)
+        answer: Message = question.outcome(seconds)
+        return answer
+
+    def _read(self, subject: str, data: bytes, seconds: float) -> Message:
+        """A request that changes nothing: in a cluster it is sent again while no answer comes."""
+        if self.clustered:
+            return self._repeat(subject, data, seconds)
+        return self._request(subject, data, seconds)
+
+    def _persevere(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        raw_headers: bytes = b"",
+        *,
+        again: Sent | None = None,
+    ) -> Message:
+        """A request that is sent again while a cluster elects a leader and nobody answers.
+
+        ``again``: also when the connection breaks or no answer comes, because sent twice it does nothing
+        more; counts how often it was sent. Raises as ``request``, at the latest when the time is over.
+        """
+        deadline = self._clock() + seconds
+        while True:
+            try:
+                if again is not None:
+                    return self._repeat(subject, data, seconds, raw_headers, again)
+                return self._request(subject, data, seconds, raw_headers)
+            except NoRespondersError:
+                seconds = deadline - self._clock() - RETRY_S
+                if seconds <= 0 or not self.clustered:
+                    raise
+                self._sleep(RETRY_S)
+            except ConnectionLostError:
+                seconds = deadline - self._clock()
+                if seconds <= 0 or again is None:
+                    raise
+
+    @locked
+    def request_many(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        max_messages: int | None = None,
+        max_wait: Duration | None = None,
+        stall: Duration | None = None,
+        sentinel: Callable[[Message], bool] | bool = False,
+    ) -> Iterator[Message]:
+        """Publish a request and yield its answers, as they come.
+
+        Ends after ``max_messages``, after ``max_wait`` (the timeout of the options), when ``stall``
+        passes after an answer without another one, or with the answer that ends the answers:
+        ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
+        NoRespondersError when nobody listens, and the errors of publish.
+        """
+        seconds = self._timeout_of(max_wait)
+        pause = math.inf if stall is None else to_seconds(stall)
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages must be at least 1, got {max_messages}")
+        self._ready(seconds)
+        answers = Gathered(subject, self.new_inbox())
+        self._attach(answers.inbox, answers)
+        self._watchers.add(answers)
+        deadline, taken = self._clock() + seconds, 0
+        try:
+            self._connection.publish(subject, data, answers.inbox, encode_header_map(headers))
+            self._send_queued()
+            while max_messages is None or taken < max_messages:
+                left = deadline - self._clock()
+                if not answers._has_news():
+                    wait = min(left, pause) if taken else left
+                    if wait <= 0 or not self._until(answers, answers._has_news, wait):
+                        return
+                message: Message | None = answers.take()
+                if message is None or is_end(message, sentinel):
+                    return
+                taken += 1
+                yield message
+        finally:
+            self._watchers.discard(answers)
+            self._release(answers._interest)
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    @locked
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Wait until the server has processed all sent operations; PeltonTimeoutError, ConnectionLostError."""
+        seconds = self._timeout_of(timeout)
+        self._ready(seconds)
+        ping = Ping()
+        self._connection.ping(ping)
+        if not self._until(ping, ping.is_over, seconds):
+            raise PeltonTimeoutError(f"the server did not answer a ping in {seconds} s")
+        if ping.error is not None:
+            raise ping.error
+
+    @locked
+    def rtt(self) -> float:
+        """The time that the server takes to answer a ping, in seconds."""
+        start = self._clock()
+        self.flush()
+        return self._clock() - start
+
+    @locked
+    def reconnect(self, timeout: Duration | None = None) -> None:
+        """Leave the server and connect to the next one, or to the same when there is only one.
+
+        Subscriptions continue. The old server gets queued output before; half of the time is for that.
+        Raises PeltonTimeoutError when there is no new connection in time (the client goes on trying), ValueError with
+        the option ``reconnect=False``.
+        """
+        seconds = self._timeout_of(timeout)
+        if not self.options.reconnect:
+            raise ValueError("the option reconnect is off, so the client can't connect again")
+        if self.closed:
+            raise self._connection.closed_error()
+        if self._connection.connected:
+            with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
+                self.flush(seconds * LEAVE_SHARE)
+            self._connection.receive_eof(ConnectionLostError("asked to connect again"))
+            self._process()
+            self._pool.left()
+        self._ready(seconds)
+        at = self._connection
+        done = self._until(self._arrivals, lambda: at.connected or self.closed, seconds)
+        if self.closed:
+            raise at.closed_error()
+        if not done:
+            raise PeltonTimeoutError(f"no connection in {seconds} s; the client goes on trying")
+
+    @locked
     def drain(self, timeout: Duration | None = None) -> None:
-        """Receive messages on their way for every subscription, send queued output, and close.
+        """Receive and handle messages on their way for every subscription, send queued output, and close.
 
-        Messages that were received can still be taken.
+        Messages without a callback can still be taken. PeltonTimeoutError when the time is over first.
         """
-        for interest in list(self._connection.interests.values()):
-            self._connection.drain(interest)
-        self.flush(timeout)
-        self.close()
+        seconds = self._timeout_of(timeout)
+        deadline = self._clock() + seconds
+        owners = [interest.owner for interest in self._connection.interests.values()]
+        subscriptions = [each for each in owners if isinstance(each, Subscription)]
+        try:
+            for each in subscriptions:
+                self._connection.drain(each._interest)
+            self.flush(seconds)
+            for each in subscriptions:
+                each._end_drained(deadline - self._clock())
+            # What callbacks have sent meanwhile.
+            self.flush(max(0.0, deadline - self._clock()))
+        except PeltonTimeoutError:
+            raise PeltonTimeoutError(f"not drained in {seconds} s") from None
+        finally:
+            self.close()
 
-    set_servers = exclusive(Session[Message].set_servers)
-    status = made(StatusEvents)
+    @locked
+    def status(self) -> StatusEvents:
+        """The events of the connection from now on, to iterate over; ends when the client is closed."""
+        return StatusEvents(self)
 
-    def _jetstream_type(self) -> Callable[..., JetStream]:
-        from .jetstream import JetStream
+    # -- what is made with it ----------------------------------------------------------------------
 
-        return JetStream
+    def jetstream(
+        self,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: Duration | None = None,
+    ) -> JetStream:
+        """Streams and consumers over this connection; domain or prefix replace those of the options."""
+        from .jetstream import JetStream  # a program that only publishes need not load it
 
-    def _service_types(self) -> tuple[Callable[..., Service], Callable[..., ServiceClient]]:
-        from .services import Service, ServiceClient
+        domain, prefix = self._api_of(domain, prefix)
+        seconds = self._timeout_of(timeout)
+        return JetStream(self, domain=domain, prefix=prefix, timeout=seconds)
 
-        return Service, ServiceClient
+    @locked
+    def add_service(self, config: ServiceConfig) -> Service:
+        """A service on this connection; it has no endpoints yet, and answers to ``$SRV`` requests."""
+        from .services import Service
+
+        service = Service(self, config)
+        service._begin()
+        return service
+
+    def service_client(self) -> ServiceClient:
+        """Finds services and calls them."""
+        from .services import ServiceClient
+
+        return ServiceClient(self)
 
 
-def _never() -> bool:
-    return False
+class StatusEvents(StatusBox):
+    """Events of a connection: ``for event in client.status()``; ends when the client is closed.
+
+    ::
+
+        for event in nc.status():
+            print(event.kind, event.error)
+    """
+
+    client: Client
+
+    def __iter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    @locked
+    def __next__(self) -> Status:
+        """The next event; the iteration ends after "closed"."""
+        if not self._has_news():
+            with contextlib.suppress(ConnectionClosedError):  # the event "closed" is there
+                self.client._until(self, self._has_news, math.inf)
+        status = self._take()
+        if status is None:
+            raise StopIteration
+        return status

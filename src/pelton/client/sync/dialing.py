@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.socks import Proxy
-    from .guard import Bell, Guard
+    from .locks import Bell, Guard
 
 # Windows has a number of its own for it.
 _UNDER_WAY = {errno.EINPROGRESS, getattr(errno, "WSAEWOULDBLOCK", errno.EINPROGRESS)}

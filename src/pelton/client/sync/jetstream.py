@@ -1,48 +1,54 @@
-"""JetStream for blocking code: streams, consumers, publishing, pulling, push and ordered reading,
-and reading in bulk.
+# Made of client/aio/jetstream.py by tools/gen_sync.py: change that file, and run it again.
+"""JetStream: messages into streams with an ack, and the doors to consumers, buckets and groups.
+
+A publish with its ack, from the call to the socket::
+
+    JetStream.publish ──► _store ──► client._persevere ──► client._request ──► Requests.ask ──► Connection.publish
+                            └── decode_pub_ack, when the stream's answer has arrived
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.arguments import checked
-from ..base.steps import made
-from ..consume.opening import Consumers
-from ..groups.opening import ConsumerGroups
-from ..jetstream.streams import PUSH_PENDING_BYTES_MAX, PUSH_PENDING_MESSAGES_MAX, Pushed, Streams
-from ..keyvalue.managing import KeyValues
-from ..objects.managing import Buckets
+from pelton.api.calls import MsgGetRequest
+from pelton.errors import (
+    ApiError,
+    MessageNotFoundError,
+    NoRespondersError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
+)
+
+from ..base.answers import IN_PROCESS, decode_pub_ack
+from ..base.arguments import check_texts
+from ..base.headers import MSG_ID, HeadersLike, merged_headers, publish_headers
+from ..base.mailbox import RETRY_S
+from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
+from ..consume.ordered import INACTIVE_THRESHOLD_S, Position
+from ..protocol.subjects import check_literal
+from ..schedules import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
+from ..session.requests import Once, Sent
 from .batches import AtomicBatch, FastBatch
-from .bulk.columns import ColumnReader, read_range
-from .consuming import Consumer, OrderedConsumer, PushConsumer
+from .columns import ColumnReading
+from .consumergroups import ConsumerGroups
+from .consumers import Consumer, OrderedConsumer, PushConsumer
 from .counters import Counter
-from .messages import Message
+from .keyvalues import KeyValues
+from .locks import locked
+from .objectstores import ObjectStores
 from .publishing import Publisher
-from .pulling import PullConsumer
-from .running import Blocking, run
-from .subscription import Subscription
+from .stored import StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
 
-    from ..base.models import ConsumerConfig
-    from .connection import Client
-    from .groups import ElasticGroup, StaticGroup
-    from .keyvalue import KeyValue
-    from .objects import ObjectStore
+    from pelton.api.fields import DeliverPolicy, ReplayPolicy
 
-__all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
+    from ..base.durations import Duration, Moment
 
 
-class JetStream(
-    Blocking,
-    Streams[Message],
-    Consumers[Consumer, PushConsumer],
-    KeyValues["KeyValue[bytes]"],
-    Buckets["ObjectStore"],
-    ConsumerGroups["StaticGroup", "ElasticGroup"],
-):
+class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnReading):
     """Streams, consumers and buckets over a connection; made by ``Client.jetstream``.
 
     Every call raises ApiError when the server refuses, PeltonTimeoutError without an answer, NoRespondersError
@@ -55,58 +61,271 @@ class JetStream(
         ack = js.publish("orders.new", b"42 bolts", msg_id="order-1")
     """
 
-    client: Client
+    # -- messages ----------------------------------------------------------------------------------
 
-    _consumer_type = Consumer
-    _push_consumer_type = PushConsumer
+    @locked
+    def publish(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        timeout: Duration | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        expected_last_msg_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> PubAck:
+        """Store a message and wait for the stream's ack.
 
-    counter = made(Counter)
-    publisher = made(Publisher)
-    atomic_batch = made(AtomicBatch)
-    fast_batch = made(FastBatch)
-    pull = made(PullConsumer)
-    ordered_consumer = made(OrderedConsumer)
-    column_reader = made(ColumnReader)
-    read_columns = made(read_range)
-
-    @checked
-    def subscribe(
-        self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
-    ) -> PushSubscription:
-        """Create a push consumer and receive its messages.
-
-        Without a config it is ephemeral, with explicit acks.
+        Raises NoRespondersError when no stream takes the subject (in a cluster only after ``timeout``,
+        because the stream may be electing a leader), WrongLastSequenceError when an expectation does not
+        hold, and PeltonTimeoutError or ConnectionLostError when no ack came: then it is unknown whether the
+        message is stored. With a ``msg_id`` it is sent again instead, until ``timeout`` is over, because the
+        stream stores it once; the ack may be that of a duplicate then.
         """
-        subscription = PushSubscription(
-            self.client, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX
+        block = publish_headers(
+            headers,
+            msg_id=msg_id,
+            expected_stream=expected_stream,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            expected_last_msg_id=expected_last_msg_id,
+            ttl=ttl,
         )
-        subscription.info = run(self.client, self._pushing(stream, config, queue, subscription))
-        return subscription
+        once = None
+        if msg_id:
+            once = Once(msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
+        return self._store(subject, data, block, timeout, once=once)
 
-    def _bucket_type(self) -> Callable[..., KeyValue[bytes]]:
-        from .keyvalue import KeyValue
+    def _store(
+        self,
+        subject: str,
+        data: bytes,
+        block: bytes,
+        timeout: Duration | None = None,
+        *,
+        once: Once | None = None,
+    ) -> PubAck:
+        """Publish a message with this header block, and wait for the stream's ack.
 
-        return KeyValue
+        ``once``: the stream stores it once however often it is sent, so it is sent again when the
+        connection breaks or no ack comes.
+        """
+        seconds = self._seconds_of(timeout)
+        deadline, sent = self.client._clock() + seconds, Sent()
+        while True:
+            try:
+                answer = self.client._persevere(
+                    subject, data, seconds, block, again=None if once is None else sent
+                )
+                return decode_pub_ack(answer.data)
+            except NoRespondersError:
+                raise NoRespondersError(subject, "no stream stores this subject") from None
+            except WrongLastSequenceError:
+                first = None
+                if once is not None and sent.times > 1:
+                    first = self._first_copy(subject, once)
+                if first is None:
+                    raise
+                return first
+            except ApiError as error:
+                seconds = deadline - self.client._clock() - RETRY_S
+                if once is None or error.err_code != IN_PROCESS or seconds <= 0:
+                    raise
+                self.client._sleep(RETRY_S)  # the first copy is being stored
 
-    def _store_type(self) -> Callable[..., ObjectStore]:
-        from .objects import ObjectStore
+    def _first_copy(self, subject: str, once: Once) -> PubAck | None:
+        """The ack of an earlier copy of a message, if the expectation fails because of that copy.
 
-        return ObjectStore
+        A nats-server without a cluster looks at the expectation before it looks at the id.
+        """
+        stream = once.stream
+        if not stream:
+            stream = "".join(self.stream_names(subject)[:1])
+        try:
+            if once.last_seq is not None:
+                found = self.get_message(stream, once.last_seq + 1)
+            else:
+                after = (once.last_subject_seq or 0) + 1
+                found = self.get_message(stream, after, next_by_subject=once.subject or subject)
+        except (MessageNotFoundError, StreamNotFoundError, ValueError):
+            return None
+        if found.headers.get(MSG_ID) != once.msg_id:
+            return None
+        return PubAck(stream=stream, seq=found.seq, duplicate=True)
 
-    def _group_types(self) -> tuple[Callable[..., StaticGroup], Callable[..., ElasticGroup]]:
-        from .groups import ElasticGroup, StaticGroup
+    # -- many messages -----------------------------------------------------------------------------
 
-        return StaticGroup, ElasticGroup
+    @locked
+    def publisher(
+        self, *, window: int = 1024, timeout: Duration | None = None, attempts_max: int = 3
+    ) -> Publisher:
+        """A publisher with up to ``window`` outstanding acks, and ``timeout`` for one attempt.
 
+        Use it in ``with``.
+        """
+        return Publisher(self, window=window, timeout=timeout, attempts_max=attempts_max)
 
-class PushSubscription(Pushed, Subscription):
-    """Messages of a push consumer; heartbeats and flow control are answered on the way.
+    @locked
+    def atomic_batch(self, *, ack_every: int = 100, timeout: Duration | None = None) -> AtomicBatch:
+        """Open a batch that is stored as a whole, or not at all.
 
-    Example::
+        The stream is asked whether it takes the batch at the first message, and then every
+        ``ack_every``.
+        """
+        return AtomicBatch(self, ack_every=ack_every, timeout=timeout)
 
-        with js.subscribe("ORDERS") as subscription:
-            for message in subscription:
-                message.ack()
-    """
+    @locked
+    def fast_batch(
+        self, *, flow: int = 500, gaps: bool = False, timeout: Duration | None = None
+    ) -> FastBatch:
+        """Open a batch of ordinary publishes with at least one answer per ``flow`` messages.
 
-    client: Client
+        Use it in ``with``. With ``gaps`` it goes on when messages do not arrive or are refused.
+        """
+        return FastBatch(self, flow=flow, gaps=gaps, timeout=timeout)
+
+    def counter(self, stream: str) -> Counter:
+        """The counters of a stream, which has to exist and to have ``allow_msg_counter``."""
+        return Counter(self, stream)
+
+    # -- schedules ---------------------------------------------------------------------------------
+
+    @locked
+    def schedule(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        target: str,
+        at: Moment | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        delay: Duration | None = None,
+        source: str | None = None,
+        time_zone: str | None = None,
+        ttl: Duration | None = None,
+        rollup: bool = False,
+        headers: HeadersLike | None = None,
+        timeout: Duration | None = None,
+    ) -> PubAck:
+        """Let a stream publish ``data`` to ``target``: once or again and again.
+
+        Give one of ``at`` (a datetime with its zone, RFC 3339 text, nanoseconds), ``delay`` from now
+        on, ``every`` (a second or more), and ``cron`` (six fields, seconds first, or @hourly, @daily,
+        ... in ``time_zone``, UTC by default). ``subject`` names the schedule and replaces the one that
+        it has. ``source``: a subject whose last message is published in place of ``data``. ``ttl``:
+        how long the stream keeps what it produces. ``rollup``: each one replaces those before.
+
+        The stream needs ``allow_msg_schedules`` and takes both subjects. Raises ValueError,
+        InvalidSubjectError, ApiError when the stream refuses, and the errors of ``publish``.
+        """
+        pattern = pattern_of(at, every, cron, delay, self.client._now_ns())
+        own = schedule_headers(
+            subject, target, pattern, source=source, time_zone=time_zone, ttl=ttl, rollup=rollup
+        )
+        return self.publish(subject, data, headers=merged_headers(headers, own), timeout=timeout)
+
+    @locked
+    def iter_schedules(self, stream: str, subject: str = ">") -> Iterator[Schedule]:
+        """The schedules of a stream, on subjects that match ``subject``, in any order.
+
+        With ``allow_direct`` a request returns many of them, otherwise one.
+        """
+        check_texts(subject=subject)
+        info = self.stream_info(stream, subjects_filter=subject)
+        subjects = sorted(info.state.subjects)
+        if not info.config.allow_direct:
+            for each in subjects:
+                found = self._schedule_on(stream, each)
+                if found is not None:
+                    yield found
+            return
+        for start in range(0, len(subjects), SUBJECTS_OF_A_GET):
+            request = MsgGetRequest(multi_last=subjects[start : start + SUBJECTS_OF_A_GET])
+            # all of them first: whoever leaves this iteration leaves no get open
+            page = list(self._direct_gets(stream, request, None, schedule_of))
+            yield from page
+
+    @locked
+    def cancel_schedule(self, stream: str, subject: str) -> bool:
+        """Remove the schedule on a subject; False when there is none.
+
+        Messages that it produced stay.
+        """
+        check_literal(subject)
+        found = self._schedule_on(stream, subject)
+        if found is None:
+            return False
+        self.delete_message(stream, found.seq, erase=False)
+        return True
+
+    def _schedule_on(self, stream: str, subject: str) -> Schedule | None:
+        try:
+            message = self.get_message(stream, last_by_subject=subject)
+        except MessageNotFoundError:
+            return None
+        return schedule_of(message)
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    @locked
+    def consumer(self, stream: str, name: str, *, verify: bool = True) -> Consumer:
+        """A pull consumer that exists, for ``next``, ``fetch`` and ``consume``.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a push consumer. With
+        ``verify=False`` nothing is asked: for a user who may pull from a consumer and not look it up.
+        """
+        if not verify:
+            unknown = ConsumerConfig(name=name, ack_policy="explicit")
+            return Consumer(self, ConsumerInfo(stream_name=stream, name=name, config=unknown))
+        return Consumer(self, self.consumer_info(stream, name))
+
+    def ordered_consumer(
+        self,
+        stream: str,
+        *,
+        filter_subjects: str | Iterable[str] = (),
+        deliver_policy: DeliverPolicy | None = None,
+        start_seq: int = 1,
+        start_time: Moment | None = None,
+        headers_only: bool = False,
+        replay_policy: ReplayPolicy = "instant",
+        inactive_threshold: Duration = INACTIVE_THRESHOLD_S,
+        name_prefix: str = "",
+    ) -> OrderedConsumer:
+        """An ordered consumer of an existing stream: every message once and in order, without acks.
+
+        Begins at ``start_seq``, at ``start_time``, or where ``deliver_policy`` says ("last", "new",
+        "last_per_subject", "all"). Its consumers on the server are made as needed, and named
+        ``<name_prefix>_<unique>`` when a prefix is given; the server removes one that is unused for
+        ``inactive_threshold``. A stream that was deleted and made again is read from its first message.
+        ValueError for a start that is given twice, or a bad name. A stream that does not exist is
+        noticed by the first operation.
+        """
+        if (start_seq != 1) + (start_time is not None) + (deliver_policy is not None) > 1:
+            raise ValueError("give one of start_seq, start_time and deliver_policy")
+        if start_seq < 1:
+            raise ValueError(f"start_seq is at least 1, got {start_seq}")
+        self.subjects.stream("INFO", stream)  # ValueError for a bad name
+        if name_prefix:
+            self.subjects.consumer("INFO", stream, name_prefix)
+        base = ConsumerConfig(
+            opt_start_time=start_time,
+            replay_policy=replay_policy,
+            inactive_threshold=inactive_threshold,
+        )
+        policy = "by_start_time" if start_time is not None else deliver_policy
+        position = Position(stream, filter_subjects, start_seq, policy, headers_only, base)
+        return OrderedConsumer(self, position, name_prefix)
+
+    @locked
+    def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """A push consumer that exists, for ``next``, ``fetch`` and ``consume``.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a pull consumer.
+        """
+        return PushConsumer(self, self.consumer_info(stream, name))

@@ -19,7 +19,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from .guard import Bell
+from .locks import Bell
 from .polling import READABLE, new_poll
 
 if TYPE_CHECKING:

@@ -1,32 +1,92 @@
-"""A received message with the methods of blocking code."""
+# Made of client/aio/messages.py by tools/gen_sync.py: change that file, and run it again.
+"""A received message, with its answers and acks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.message import BaseMessage
-from .running import Blocking
+from pelton.errors import NoRespondersError
+
+from ..base.message import ACK, IN_PROGRESS, TERM, BaseMessage, nak_body
+from ..session.requests import Sent
+from .locks import locked
 
 if TYPE_CHECKING:
-    from ..plans.jetstream import Headers
+    from ..base.durations import Duration
+    from ..base.headers import HeadersLike
+    from .connection import Client
 
 
-class Message(Blocking, BaseMessage):
-    """A message with the methods of blocking code.
+class Message(BaseMessage):
+    """A received message.
 
-    An ``ack`` is sent at once; one that soon follows another waits 2 ms for more, except over ``memory://``.
-    When the connection breaks meanwhile, the server delivers the message again, as without an ack;
-    ``ack_sync`` raises an error.
+    In blocking code an ack that soon follows another waits 2 ms for more, except over ``memory://``. When the
+    connection breaks meanwhile, the server delivers the message again, as without an ack; ``ack_sync`` raises an
+    error.
 
-    ::
+    Example::
 
-        message = subscription.next(timeout=5)
-        message.respond(b"got " + message.data)
+        message = consumer.next()
+        print(message.subject, message.data, message.header("Kind"), message.metadata.stream_seq)
+        message.ack()  # or nak("5s"), term("unreadable"), in_progress()
     """
 
     __slots__ = ()
 
-    def respond(self, data: bytes, headers: Headers | None = None) -> None:
+    @property
+    def client(self) -> Client:
+        """The client that received it."""
+        client: Client = self._interest.owner.client
+        return client
+
+    @locked
+    def respond(self, data: bytes, headers: HeadersLike | None = None) -> None:
         """Publish an answer to the requester; ValueError when the message is no request."""
-        self._check_answerable()
+        if not self.reply:
+            raise ValueError("the message has no reply subject")
         self.client.publish(self.reply, data, headers=headers)
+
+    @locked
+    def ack(self) -> None:
+        """Acknowledge: the message is processed. NotJetStreamMessageError when no consumer delivered it."""
+        self._check_acknowledgeable()
+        self.client._send_ack(self.reply, ACK)
+        self.acked = True
+
+    @locked
+    def nak(self, delay: Duration | None = None) -> None:
+        """Deliver the message again, at once or after ``delay``."""
+        self._check_acknowledgeable()
+        self.client._send_ack(self.reply, nak_body(delay))
+        self.acked = True
+
+    @locked
+    def term(self, reason: str = "") -> None:
+        """Never deliver the message again."""
+        self._check_acknowledgeable()
+        self.client._send_ack(self.reply, TERM + (b" " + reason.encode() if reason else b""))
+        self.acked = True
+
+    @locked
+    def in_progress(self) -> None:
+        """Restart the ack wait: the client is still processing the message."""
+        self._check_acknowledgeable()
+        self.client._send_ack(self.reply, IN_PROGRESS)
+
+    @locked
+    def ack_sync(self, timeout: Duration | None = None) -> None:
+        """Acknowledge, and wait until the server confirms the ack; PeltonTimeoutError, NoRespondersError.
+
+        The ack is sent again when the connection breaks or no confirmation comes, and in a cluster while the
+        consumer has no leader.
+        """
+        self._check_acknowledgeable()
+        client = self.client
+        seconds = client._timeout_of(timeout)
+        try:
+            client._persevere(self.reply, ACK, seconds, again=Sent())
+        except NoRespondersError:
+            raise NoRespondersError(
+                self.reply, "the consumer is gone, or takes no acks, as an ordered one"
+            ) from None
+        self.acked = True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..base.addresses import Server
     from ..protocol.options import Options
-    from .guard import Bell, Guard
+    from .locks import Bell, Guard
 
 
 def open_transport(

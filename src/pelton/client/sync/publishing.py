@@ -1,24 +1,25 @@
-"""Publishing into streams with many acks outstanding, for blocking code."""
+# Made of client/aio/publishing.py by tools/gen_sync.py: change that file, and run it again.
+"""Publishing into streams with many acks outstanding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from ..jetstream.publishing import Publishing
-from ..plans.jetstream import Headers, publish_headers
-from ..session.session import OUTPUT_BYTES
-from .running import Entered, run
+from pelton.errors import PublishFailedError
+
+from .locks import locked
+from .sending import WindowSender
 
 if TYPE_CHECKING:
-    from .connection import Client
+    from collections.abc import Callable
 
 
-class Publisher(Entered, Publishing):
+class Publisher(WindowSender):
     """Publishes into streams with a bounded window of outstanding acks; made by ``JetStream.publisher``.
 
     A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise;
     a message that no stream of a cluster answers is sent again until then. Failures are collected in
-    ``failures`` and raised as PublishFailedError by ``flush`` and at the end of ``with``.
+    ``failures``, and raised as PublishFailedError by ``flush`` and at the end of the block.
 
     ::
 
@@ -27,30 +28,43 @@ class Publisher(Entered, Publishing):
                 publisher.publish("orders.new", b"%d" % number, msg_id=f"order-{number}")
     """
 
-    client: Client
+    @locked
+    def flush(self) -> None:
+        """Wait until every message is acknowledged or has failed.
 
-    def publish(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        headers: Headers | None = None,
-        msg_id: str | None = None,
-    ) -> None:
-        """Queue a message; waits only when the window is full.
-
-        Queued bytes are sent in blocks, when the window is full, and on ``flush``.
+        PublishFailedError names the messages that failed since the last call.
         """
-        block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
-        client = self.client
-        guard = client._guard
-        guard.take()
+        self._settle(lambda: not self._window)
+        if self.failures:
+            failures, self.failures = self.failures, []
+            raise PublishFailedError(failures)
+
+    @locked
+    def __enter__(self) -> Self:
+        """The publisher itself."""
+        return self
+
+    @locked
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for every ack, unless the block raises; PublishFailedError when some did not arrive."""
         try:
-            if self._window.full:
-                run(client, self._making_room())
-            elif self._lost or self._connection.bytes_waiting > OUTPUT_BYTES:
-                client._flush_output()
-                self._look()
-            self._put(subject, data, block, msg_id or "", None)
+            if kind is None:
+                self.flush()
         finally:
-            guard.give()
+            self._close()
+
+    def _make_room(self) -> None:
+        self._settle(lambda: not self._window.full)
+
+    def _settle(self, done: Callable[[], bool]) -> None:
+        client, window = self.client, self._window
+        while not done():
+            refused = window.refused
+
+            def over(refused: bool = refused) -> bool:
+                return done() or self._lost or (window.refused and not refused)
+
+            client._until(self, over, window.seconds_left(self._clock()))
+            if self._lost:
+                client._ready(self._patience)
+            self._look()

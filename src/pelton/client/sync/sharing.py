@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectionClosedError, PeltonError, PeltonTimeoutError
 
-from ..base.steps import Mailbox
+from ..base.mailbox import Mailbox
 from ..session.session import Session
-from .guard import Bell, Guard, Sleeper
 from .keeping import IDLE_S, Keeper
-from .messages import Message
+from .locks import Bell, Guard, Sleeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,7 @@ KEEPER = -1
 """Leads while no call waits; a call takes over from it at once."""
 
 
-class Shared(Session[Message]):
+class Shared(Session):
     """The part of a client that threads share."""
 
     _transport: Transport | None

@@ -1,24 +1,22 @@
-"""A subscription of the blocking client."""
+"""A subscription of the client for blocking code."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from ..base.forgotten import BlockingItems
-from ..base.steps import call
 from ..session.subscribing import Subscribed
-from .messages import Message
-from .running import Entered, run
+from .locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..base.durations import Duration
     from .connection import Client
+    from .messages import Message
 
 
-class Subscription(Entered, BlockingItems, Subscribed[Message]):
+class Subscription(Subscribed):
     """Messages of one subject, kept until they are taken; several threads share them.
 
     ::
@@ -30,21 +28,32 @@ class Subscription(Entered, BlockingItems, Subscribed[Message]):
 
     client: Client
 
-    def next(self, timeout: Duration | None = None) -> Message:
-        """The next message; raises as ``taking``.
+    def next(self, timeout: Duration | None = None) -> Message | None:
+        """The next message, or None when none came in ``timeout``.
 
-        A message that is there is taken without the guard, which would cost a fifth of the time.
+        Raises ConnectionClosedError when no message can come any more, and once SlowConsumerError when messages were
+        dropped since the last call.
         """
+        message: Message
         if self._queue and self.dropped == self._reported:
+            # Without the lock, which would cost a fifth of the time.
             try:
-                message: Message = self._queue.popleft()
+                message = self._queue.popleft()
             except IndexError:
                 pass  # another thread took it
             else:
-                size = len(message.data) + len(message.raw_headers)
-                self._bytes -= size
+                self._bytes -= len(message.data) + len(message.raw_headers)
                 return message
-        return run(self.client, self._taking(timeout))
+        return self._wait_next(timeout)
+
+    @locked
+    def _wait_next(self, timeout: Duration | None) -> Message | None:
+        if not self._has_news():
+            seconds = self.client._timeout_of(timeout)
+            if not self.client._until(self, self._has_news, seconds):
+                return None
+        message: Message = self._take()
+        return message
 
     def __iter__(self) -> Iterator[Message]:
         """Messages until the subscription ends; waits without limit.
@@ -57,12 +66,41 @@ class Subscription(Entered, BlockingItems, Subscribed[Message]):
             guard.take()
             try:
                 if not self._queue:
-                    client._wait(self._has_news, math.inf, self)
+                    client._until(self, self._has_news, math.inf)
                     if self._over():
                         return
-                message = self._take()
+                message: Message = self._take()
             finally:
                 guard.give()
             yield message
 
-    drain = call(Subscribed[Message]._draining)
+    def __enter__(self) -> Self:
+        """The subscription itself."""
+        return self
+
+    @locked
+    def __exit__(self, *_: object) -> None:
+        """Unsubscribe at the end of the block."""
+        if not self._ended and not self.client.closed:
+            self.unsubscribe()
+
+    @locked
+    def unsubscribe(self, max_msgs: int = 0) -> None:
+        """Unsubscribe at once, or with max_msgs after that many messages in all."""
+        self._unsubscribe(max_msgs)
+        self.client._send_queued()
+
+    @locked
+    def drain(self, timeout: Duration | None = None) -> None:
+        """Unsubscribe, but keep messages that are still on their way; they can be taken afterwards."""
+        connection = self.client._connection
+        connection.drain(self._interest)
+        try:
+            self.client.flush(self.client._timeout_of(timeout))
+        finally:
+            self._end_drained(0.0)
+
+    def _end_drained(self, seconds: float) -> None:
+        """The client has unsubscribed and flushed: end."""
+        self.client._connection.forget(self._interest)
+        self._on_end()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..base.addresses import Server, TlsOptions
-    from .guard import Bell, Guard
+    from .locks import Bell, Guard
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024

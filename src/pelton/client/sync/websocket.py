@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectError
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..base.addresses import Server
     from ..protocol.options import Options
-    from .guard import Bell, Guard
+    from .locks import Bell, Guard
 
 
 class WebSocketTransport(Transport):
@@ -26,7 +25,7 @@ class WebSocketTransport(Transport):
     ) -> None:
         """Takes over the socket; ``begin`` follows."""
         super().__init__(connected, guard, bell)
-        self._frames = WebSocket(server, os.urandom, options)
+        self._frames = WebSocket(server, options)
         self._pending = b""  # bytes of frames that the kernel has not taken yet
         self._claimed = 0  # bytes of the protocol in the last one of these frames
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from pelton.api.archives import MAGIC
-from pelton.client import connect_blocking
+from pelton.client.sync import connect
 from pelton.client.sync.backup import restore
 from pelton.core.base.clock import Clock
 from pelton.core.base.disk import PyDisk
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.api.calls import StreamRestoreRequest
-    from pelton.client import BlockingClient, ConnectOptions
+    from pelton.client.protocol.options import ConnectOptions
+    from pelton.client.sync import Client
     from pelton.core.base.disk import Disk
 
     from .mapped import MappedFiles
@@ -116,7 +117,7 @@ class StoredServer:
         self._host, self._thread = host, thread
 
     def _unpack(self, facts: StreamRestoreRequest, archive: Path) -> None:
-        with self.connect_blocking() as client:
+        with self.connect_sync() as client:
             try:
                 restore(client.jetstream(), facts.config, _pieces(archive), facts.state)
             except ApiError as error:
@@ -127,9 +128,9 @@ class StoredServer:
         """The URL over memory."""
         return f"memory://{self._host.name}"
 
-    def connect_blocking(self, **options: ConnectOptions) -> BlockingClient:
+    def connect_sync(self, **options: ConnectOptions) -> Client:
         """A client of these streams."""
-        return connect_blocking(self.url, **options)  # type: ignore[arg-type]  # as of that function
+        return connect(self.url, **options)  # type: ignore[arg-type]  # as of that function
 
     def close(self) -> None:
         """Stop; nothing happens when it is stopped."""

@@ -12,8 +12,9 @@ from pelton.pipeline.logs import names
 from pelton.pipeline.logs.files import Identity, Mark
 
 if TYPE_CHECKING:
-    from pelton.client.plans.jetstream import StoredMessage
-    from pelton.client.sync.jetstream import JetStream, Publisher
+    from pelton.client.base.models import StoredMessage
+    from pelton.client.sync.jetstream import JetStream
+    from pelton.client.sync.publishing import Publisher
 
 WINDOW_MESSAGES = 2000
 ACK_TIMEOUT_SECONDS = 10.0
@@ -38,7 +39,7 @@ class Shipped(NamedTuple):
 
 def read_mark(message: StoredMessage) -> Mark | None:
     """The mark in the headers of a stored message; None if no shipper made the message."""
-    headers = {name: values[0] for name, values in message.headers.items() if values}
+    headers = message.headers
     try:
         identity = Identity.parse(headers[names.IDENTITY_HEADER])
         next_offset = int(headers[names.NEXT_HEADER])

@@ -15,7 +15,7 @@ import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.errors import not_installed
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import Chain
@@ -81,7 +81,7 @@ class ShipperThread:
     def _work(self) -> None:
         settings = self._settings
         try:
-            with connect_blocking(
+            with connect(
                 settings.url, name="pelton shipper", reconnect_attempts_max=_RECONNECT_ATTEMPTS
             ) as client:
                 chain = Chain(client.jetstream(), names.STREAM)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -119,7 +119,7 @@ class Job:
             raise RunError(f"cannot use --store {self._settings.store}: {error.strerror}") from None
         return children
 
-    def _watch(self, client: BlockingClient, display: Display) -> None:
+    def _watch(self, client: Client, display: Display) -> None:
         """Watch the parts until it is time to end."""
         while not self._stopping.wait(_LOOK_EVERY_SECONDS):
             self._check_parts()
@@ -169,7 +169,7 @@ class Job:
             raise RunError(f"shipping failed: {self._shipper.failure}")
         spark.check()
 
-    def _finish(self, client: BlockingClient) -> int:
+    def _finish(self, client: Client) -> int:
         """Stop the writing parts, then print the summary."""
         from pelton.pipeline.logs.landing import summarise
 

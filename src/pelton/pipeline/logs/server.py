@@ -12,8 +12,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from pelton.client import sync
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync import connect_blocking
 from pelton.errors import ConnectError, PeltonError, StreamExistsError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.settings import LOOPBACK, RunError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.client.base.models import StreamInfo
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.pipeline.children import Children
     from pelton.pipeline.logs.settings import Settings
 
@@ -74,7 +74,7 @@ def stop_server(server: subprocess.Popen[bytes], children: Children) -> None:
     children.forget("server")
 
 
-def ensure_stream(client: BlockingClient) -> StreamInfo:
+def ensure_stream(client: Client) -> StreamInfo:
     """The stream of log lines, created if it does not exist."""
     jetstream = client.jetstream()
     wanted = f"{names.SUBJECT_PREFIX}.>"
@@ -98,12 +98,12 @@ def last_line(path: Path) -> str:
     return next((line for line in reversed(lines) if line), "it said nothing")
 
 
-def connect(settings: Settings, server: subprocess.Popen[bytes]) -> BlockingClient:
+def connect(settings: Settings, server: subprocess.Popen[bytes]) -> Client:
     """A connection to the server. Raises RunError if the server ends or does not answer in time."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
-            return connect_blocking(settings.url, name="pelton run", reconnect_attempts_max=3)
+            return sync.connect(settings.url, name="pelton run", reconnect_attempts_max=3)
         except ConnectError as error:
             if server.poll() is not None:
                 log = last_line(server_log(settings))

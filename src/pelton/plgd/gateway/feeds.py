@@ -25,8 +25,8 @@ from ..codec import Event, decode
 from ..ids import owner_id
 
 if TYPE_CHECKING:
-    from pelton.client import Client, Subscription
-    from pelton.client.aio.status import StatusEvents
+    from pelton.client.aio.connection import Client, StatusEvents
+    from pelton.client.aio.subscription import Subscription
 
     from ..subjects import Subject
 

@@ -34,7 +34,7 @@ from .tokens import InvalidToken
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    from pelton.client import Client
+    from pelton.client.aio.connection import Client
 
     from ..store import EventStore
     from .tokens import Caller, TokenVerifier

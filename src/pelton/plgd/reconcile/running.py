@@ -21,7 +21,7 @@ from .scanning import STATE, scan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
     from ..subjects import LeadType
     from .judging import Kept, Repair
@@ -181,7 +181,7 @@ class Reconciler:
 
     def __init__(
         self,
-        client: BlockingClient,
+        client: Client,
         source: Source,
         *,
         stream: str = "EVENTS",

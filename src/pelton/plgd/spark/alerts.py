@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
     from .lake import Lake
 
@@ -87,7 +87,7 @@ def failures(
         yield f"{row['aggregate_id']}.{row['correlation_id']}.command", row
 
 
-def send_alerts(client: BlockingClient, lake: Lake, first_seq: int) -> int:
+def send_alerts(client: Client, lake: Lake, first_seq: int) -> int:
     """Publish the alerts of a batch from a sequence on, which a stream must take; how many."""
     count, since = 0, received(lake, first_seq)
     with client.jetstream().publisher() as publisher:

@@ -24,7 +24,7 @@ from ..tables.schemas import TWIN_LATEST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
     from .lake import Lake
 
@@ -62,7 +62,7 @@ def value_of(twin: dict[str, Any]) -> bytes:
     return msgspec.json.encode(told)
 
 
-def put_twins(client: BlockingClient, lake: Lake, first_seq: int, bucket: str = BUCKET) -> int:
+def put_twins(client: Client, lake: Lake, first_seq: int, bucket: str = BUCKET) -> int:
     """Put the twins that a batch from a sequence on changed into a bucket that is there; how many."""
     count, js = 0, client.jetstream()
     subject_of = js.key_value(bucket)._keyspace.write_subject  # another one in another domain

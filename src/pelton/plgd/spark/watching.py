@@ -38,7 +38,7 @@ from .alerts import SUBJECT, received
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.plgd.tables.conditions import Alert, Bounds
     from pelton.plgd.tables.rows import Row
 
@@ -57,7 +57,7 @@ SESSION = pa.schema(
 ID_HEADER = "Nats-Msg-Id"
 
 
-def sent_before(client: BlockingClient, stream: str) -> set[str]:
+def sent_before(client: Client, stream: str) -> set[str]:
     """The ids of the alerts of these kinds that a stream has."""
     js = client.jetstream()
     state = js.stream_info(stream).state
@@ -101,7 +101,7 @@ class Watch:
 
     def __init__(
         self,
-        client: BlockingClient,
+        client: Client,
         lake: Lake,
         bounds: Bounds,
         *,

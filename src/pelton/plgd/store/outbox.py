@@ -15,7 +15,7 @@ from pelton.errors import MessageNotFoundError, PublishFailedError
 from ..bus import EventBus, NoEventStream
 
 if TYPE_CHECKING:
-    from pelton.client import Client
+    from pelton.client.aio.connection import Client
 
     from .model import EventStore, Outgoing
 
@@ -95,7 +95,7 @@ class Outbox:
                 stored = await jetstream.get_message(self.stream, seq, next_by_subject=">")
             except MessageNotFoundError:
                 break
-            ids = stored.headers.get(MESSAGE_ID, [])
+            ids = stored.headers.get_all(MESSAGE_ID)
             found += [waiting[message_id] for message_id in ids if message_id in waiting]
             seq = stored.seq + 1
         self.store.sent(found, state.last_seq)

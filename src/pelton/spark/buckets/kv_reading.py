@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from pelton.api.keyvalue import PURGE, PUT, operation_of
 from pelton.arrow import strings
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.session.own_consumers import OwnConsumers
 from pelton.client.sync.bulk import columns as bulk
+from pelton.client.sync.own_consumers import OwnConsumers
 from pelton.core.protocol.subjects import matches
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (
@@ -245,7 +245,7 @@ def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
             filter_subject=subjects[0] if len(subjects) == 1 else "",
             filter_subjects=list(subjects) if len(subjects) > 1 else [],
         )
-        own = OwnConsumers(jetstream.client, jetstream._plans, plan.bucket.stream)
+        own = OwnConsumers(jetstream, plan.bucket.stream)
         try:
             info = bulk.begin(jetstream, own, config)
             if goal := _last_held(plan, jetstream):

@@ -72,7 +72,7 @@ class ObjectStore:
         self._bucket = bucket
         self._stream = STREAM_PREFIX + bucket
         self._chunk_bytes = chunk_bytes
-        prefix = js._plans.subjects.prefix
+        prefix = js.subjects.prefix
         self._published = "" if prefix == _API else f"{prefix}."
 
     def info(self, name: str) -> Meta | None:

@@ -80,7 +80,7 @@ def read(reading: Reading) -> Iterator[Columns]:
     info = reading.look() if reading.info is None else reading.info
     if not info.config.allow_direct:
         raise UnfitError("it has no direct gets (allow_direct)")
-    subject = jetstream_for(plan.servers)._plans.subjects.direct_get(plan.stream)
+    subject = jetstream_for(plan.servers).subjects.direct_get(plan.stream)
     with _Answers(reading) as answers:
         while not reading.over:
             columns, left = answers.ask(subject)

@@ -18,7 +18,7 @@ from pelton.spark.reading.patterns import cover
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pelton.client.plans.jetstream import StoredMessage
+    from pelton.client.base.models import StoredMessage
     from pelton.client.sync.jetstream import JetStream
     from pelton.spark.reading.offsets import StreamState
     from pelton.spark.reading.options import Options

@@ -29,9 +29,9 @@ from msgspec.structs import replace
 from pelton.api.calls import ConsumerResetRequest, ConsumerResetResponse
 from pelton.api.codec import encode
 from pelton.api.subjects import ACK_PREFIX
+from pelton.client.base.answers import decode
 from pelton.client.base.message import ACK
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.plans.jetstream import decode
 from pelton.client.sync.bulk.columns import ColumnReader
 from pelton.errors import ConsumerNotFoundError, PeltonTimeoutError
 
@@ -89,7 +89,7 @@ def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
     Raises PeltonTimeoutError when the server does not know the request or has no such consumer, since it does
     not answer then; ApiError for a sequence below the one where the durable was created.
     """
-    subject = jetstream._plans.subjects.consumer("RESET", stream, name)
+    subject = jetstream.subjects.consumer("RESET", stream, name)
     body = encode(ConsumerResetRequest(seq=after + 1))
     answer = jetstream.client.request(subject, body, timeout=jetstream.timeout)
     decode(answer.data, ConsumerResetResponse)
@@ -114,14 +114,11 @@ def create(
         jetstream.create_consumer(stream, config(name, subjects, after))
         return
     jetstream.create_consumer(stream, config(name, subjects, after - 1))
-    handle = jetstream.pull(stream, name)
-    try:
-        for message in handle.fetch(1, timeout=jetstream.timeout, no_wait=True):
+    with jetstream.consumer(stream, name, verify=False) as consumer:
+        for message in consumer.fetch(1, timeout=jetstream.timeout, no_wait=True):
             if message.metadata.stream_seq == after:
                 jetstream.client.request(message.reply, ACK, timeout=jetstream.timeout)
                 return
-    finally:
-        handle.close()
     _delete(jetstream, stream, name)
     jetstream.create_consumer(stream, config(name, subjects, after))
 

@@ -26,7 +26,7 @@ import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.sync import connect_blocking
+from pelton.client.sync import connect
 from pelton.errors import PeltonError
 from pelton.spark.connection import client_options
 from pelton.spark.parsing import OptionError, parse
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
 
 SUBJECT = "spark.progress.{name}"
 QUEUE_MESSAGES = 1000
@@ -203,7 +203,7 @@ class Publisher:
         self._servers = servers
         self._subject = subject
         self._queue: queue.Queue[Message | None] = queue.Queue(QUEUE_MESSAGES)
-        self._client: BlockingClient | None = None
+        self._client: Client | None = None
         self._retry_at = 0.0
         self._told = False
         self._thread = threading.Thread(target=self._run, name="pelton watch", daemon=True)
@@ -239,7 +239,7 @@ class Publisher:
             if time.monotonic() < self._retry_at:
                 self.failures += 1
                 return
-            client = self._client = connect_blocking(client_options(self._servers, reconnects=1))
+            client = self._client = connect(client_options(self._servers, reconnects=1))
         complaint = client.last_error
         data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
         client.publish(subject_of(self._subject, message), data)

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from pelton.client.plans.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_ack
+from pelton.client.base.answers import decode_pub_ack
+from pelton.client.base.headers import EXPECTED_LAST_SUBJECT_SEQ
 from pelton.core.bulk.publish_window import Encoder
 from pelton.errors import (
     ApiError,
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pelton.client.sync import Client as BlockingClient
-    from pelton.client.sync import Question
+    from pelton.client.sync import Client, Question
     from pelton.client.sync.jetstream import JetStream
     from pelton.core.bulk.publish_window import Rows
     from pelton.spark.writing.composing import Messages
@@ -109,7 +109,7 @@ class Batch(NamedTuple):
 class Commit(NamedTuple):
     """A marker that is sent and not yet answered."""
 
-    client: BlockingClient
+    client: Client
     question: Question
 
 

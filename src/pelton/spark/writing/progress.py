@@ -44,8 +44,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pelton.api.keyvalue import prefix_of, stream_of
+from pelton.client.base.headers import MSG_ID
 from pelton.client.base.models import StreamConfig
-from pelton.client.plans.jetstream import MSG_ID
 from pelton.client.sync.bulk.columns import read_range
 from pelton.client.sync.bulk.stored import read_stored
 from pelton.errors import (
@@ -393,7 +393,7 @@ def _subjects(columns: Columns) -> list[str]:
 
 def _key_subject(js: JetStream, key: str) -> str:
     # With an API prefix, the bucket has the same prefix.
-    prefix = js._plans.subjects.prefix
+    prefix = js.subjects.prefix
     return key if prefix == _API else f"{prefix}.{key}"
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pelton.client.jetstream.publishing import IN_PROCESS
-from pelton.client.plans.jetstream import decode_pub_ack
+from pelton.client.base.answers import decode_pub_ack
+from pelton.client.publishing import IN_PROCESS
 from pelton.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser, decode_headers
 from pelton.errors import ApiError, PeltonError
 from pelton.spark.connection import jetstream_for

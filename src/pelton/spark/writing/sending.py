@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from pelton.client.plans.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
+from pelton.client.base.answers import decode_pub_ack
+from pelton.client.base.headers import EXPECTED_STREAM, MSG_ID
 from pelton.client.sync.bulk.rows import RowPublisher
 from pelton.core.bulk.publish_window import LONG_SUBJECT, TOO_LARGE
 from pelton.core.protocol.subjects import matches
@@ -39,7 +40,7 @@ from pelton.spark.writing.row_errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.client.sync import Client as BlockingClient
+    from pelton.client.sync import Client
     from pelton.client.sync.jetstream import JetStream
     from pelton.spark.writing.composing import Messages
     from pelton.spark.writing.options import WriteOptions
@@ -67,7 +68,7 @@ def common_lines(target: Target) -> bytes:
     return f"{EXPECTED_STREAM}: {target.stream}\r\n".encode() if target.expected else b""
 
 
-def connect(options: WriteOptions, deadline: float) -> BlockingClient:
+def connect(options: WriteOptions, deadline: float) -> Client:
     """This process's connection, opened again until the deadline; :class:`WriteError` after that."""
     while True:
         try:
@@ -310,8 +311,9 @@ class Sender:
         def publish(js: JetStream) -> None:
             while missing:
                 row, sent, number = missing[0]
-                answer = js.client.request(
-                    sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
+                client = js.client
+                answer = client._answer_to(
+                    client._ask(sent.subject, sent.data, raw_headers=sent.headers), js.timeout
                 )
                 if in_process(answer.data):
                     raise PeltonTimeoutError(f"{self._where} is storing a message of the same id")

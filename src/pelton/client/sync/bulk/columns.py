@@ -34,9 +34,8 @@ from pelton.errors import (
 )
 
 from ...base.models import ConsumerConfig
-from ...jetstream.pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
-from ...session.own_consumers import OwnConsumers
-from ..running import run
+from ...consume.pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
+from ..own_consumers import OwnConsumers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -115,7 +114,7 @@ class ColumnReader:
         self.rows_received = 0
         self.last_seq = 0
         """Stream sequence of the last received message."""
-        self._subject = js._plans.subjects.next_message(stream, consumer)
+        self._subject = js.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
         self._max_bytes = max_bytes
@@ -319,7 +318,7 @@ def read_range(
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position, barren = max(1, start_seq), 0  # barren: consumers in a row that delivered nothing
-    own = OwnConsumers(js.client, js._plans, stream)
+    own = OwnConsumers(js, stream)
     while position < stop_seq:
         barren += 1
         try:
@@ -447,8 +446,8 @@ def _follows(js: JetStream, stream: str, position: int, stop_seq: int, filters: 
 def begin(js: JetStream, own: OwnConsumers, config: ConsumerConfig) -> ConsumerInfo:
     """Create a consumer and remove those before it, or leave none."""
     try:
-        info = run(js.client, own.creating(config))
-        run(js.client, own.removing(keep=info.name))
+        info = own.create(config)
+        own.remove(keep=info.name)
     except BaseException:
         discard(js, own)
         raise
@@ -461,4 +460,4 @@ def discard(js: JetStream, own: OwnConsumers) -> None:
     It removes an inactive consumer itself, so this does not wait for a server that is away.
     """
     if js.client.connected:
-        run(js.client, own.removing())
+        own.remove()

@@ -29,7 +29,7 @@ from pelton.errors import (
     PermissionsViolationError,
 )
 
-from ...plans.jetstream import decode
+from ...base.answers import decode
 from .columns import MAX_BYTES, ROWS, next_stored
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _window(
 ) -> Iterator[StoredMsg]:
     """Those of the messages that exist, in order."""
     with _Answers(js) as answers:
-        answers.ask(js._plans.subjects.stream("MSG.GET", stream), sequences)
+        answers.ask(js.subjects.stream("MSG.GET", stream), sequences)
         answers.wait(js.client._timeout_of(timeout))
         for seq in sequences:
             try:

@@ -1,0 +1,255 @@
+"""An ordered consumer: every message of a stream once and in order, through consumers that come and go.
+
+The consumer on the server is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...;
+after a gap, or when the consumer is lost, the next one begins after the last message that was taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pelton.errors import (
+    ApiError,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    NoRespondersError,
+    PeltonTimeoutError,
+    PullError,
+)
+
+from ..base.models import ConsumerConfig, ConsumerInfo
+from .intake import NO_SUBJECT
+from .pull import CONFLICT, HEARTBEAT, Asking, size_of
+from .pulled import PullIntake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pelton.api.fields import DeliverPolicy
+
+    from ..base.message import BaseMessage
+    from ..base.models import Metadata, StreamInfo
+    from ..session.session import Leaving, Session
+    from .intake import OnMissing
+    from .pull import Sizes
+
+BARREN_MAX = 5
+LEADERLESS = (10008, 10009)
+"""Error codes of a cluster that must elect a leader first."""
+INACTIVE_THRESHOLD_S = 300
+
+
+class Position:
+    """The position of an ordered consumer: the first stream sequence that its user has not got."""
+
+    def __init__(
+        self,
+        stream: str,
+        filter_subjects: Iterable[str],
+        start_seq: int,
+        deliver_policy: DeliverPolicy | None,
+        headers_only: bool,
+        base: ConsumerConfig | None = None,
+    ) -> None:
+        """``deliver_policy`` applies instead of ``start_seq`` until the reader has taken a message.
+
+        ``base`` has the other fields of the consumer's configuration.
+        """
+        if isinstance(filter_subjects, str):
+            filter_subjects = [filter_subjects]
+        self.stream = stream
+        self.next_seq = start_seq
+        """The first stream sequence that the reader has not taken yet."""
+        self._filters = list(filter_subjects)
+        self._deliver_policy = deliver_policy
+        self._headers_only = headers_only
+        self._base = base or ConsumerConfig(inactive_threshold=INACTIVE_THRESHOLD_S)
+        self._consumer_seq = 0
+        self._consumer = ""
+        self._since_ns = 0  # when the first consumer was made, by the server's clock; 0 for none
+        self._barren = 0  # consumers in a row that delivered nothing; 0 also before the first
+
+    def config(self) -> ConsumerConfig:
+        """The consumer to create now."""
+        policy: DeliverPolicy = "by_start_sequence"
+        start, start_time = self.next_seq, None
+        if self._deliver_policy is not None:
+            policy, start, start_time = self._deliver_policy, 0, self._base.opt_start_time
+        return replace(
+            self._base,
+            deliver_policy=policy,
+            opt_start_seq=start,
+            opt_start_time=start_time,
+            ack_policy="none",
+            max_deliver=1,
+            mem_storage=True,
+            num_replicas=1,
+            headers_only=self._headers_only,
+            filter_subject=self._filters[0] if len(self._filters) == 1 else "",
+            filter_subjects=self._filters if len(self._filters) > 1 else [],
+        )
+
+    def started(self, info: ConsumerInfo) -> None:
+        """The consumer is created."""
+        self._consumer = info.name
+        self._since_ns = self._since_ns or info.created
+        self._barren += 1
+        self._consumer_seq = 0
+        if self._deliver_policy == "new":  # from now on "new" means a fixed sequence
+            self.next_seq = info.delivered.stream_seq + 1
+            self._deliver_policy = None
+
+    @property
+    def made_before(self) -> bool:
+        """Whether the stream may have been made again since the first consumer."""
+        return bool(self._since_ns)
+
+    def look_at(self, found: StreamInfo) -> bool:
+        """Before a consumer is made again: begin at the first message of a stream that was made again.
+
+        Its sequences are not those of the stream before, so after the last one that was taken there may be
+        nothing for a long time. Of a stream that was restored, and ends before the position, the next
+        message is the one after its end. Returns whether it is another stream.
+        """
+        if found.created <= self._since_ns:
+            if found.state.last_seq + 1 < self.next_seq:
+                self.rewind(found.state.last_seq + 1)
+            return False
+        self._since_ns = 0
+        self.rewind(1)
+        return True
+
+    @property
+    def consumer(self) -> str:
+        """The name of the current consumer, "" for none."""
+        return self._consumer
+
+    @property
+    def consumer_seq(self) -> int:
+        """The sequence of the last message that the current consumer delivered."""
+        return self._consumer_seq
+
+    def forget(self) -> None:
+        """Take nothing more of the current consumer."""
+        self._consumer = ""
+
+    def rewind(self, seq: int) -> None:
+        """Begin the next consumer at this sequence: its message was not taken by the user."""
+        self.next_seq = seq
+        self._deliver_policy = None
+
+    def take(self, metadata: Metadata) -> bool:
+        """Whether the message is the next one; False: create a new consumer."""
+        return self.follow(metadata.consumer, metadata.stream_seq, metadata.consumer_seq)
+
+    def follow(self, consumer: str, stream_seq: int, consumer_seq: int) -> bool:
+        """``take`` for a message of this consumer with these sequences."""
+        if consumer_seq != self._consumer_seq + 1 or consumer != self._consumer:
+            return False
+        self._consumer_seq = consumer_seq
+        self._barren = 1
+        self.next_seq = stream_seq + 1
+        self._deliver_policy = None
+        return True
+
+    def recoverable(self, error: Exception) -> bool:
+        """Whether a new consumer may go on after this error; not after several that delivered
+        nothing.
+        """
+        if isinstance(error, ConnectionLostError):
+            return True
+        again = isinstance(
+            error, ConsumerDeletedError | NoRespondersError | PullError | PeltonTimeoutError
+        ) or (isinstance(error, ApiError) and error.err_code in LEADERLESS)
+        return again and 0 < self._barren < BARREN_MAX
+
+
+class OrderedIntake(PullIntake):
+    """Messages of an ordered consumer."""
+
+    def __init__(
+        self,
+        client: Session,
+        position: Position,
+        consumers: Leaving,
+        sizes: Sizes,
+        on_missing: OnMissing,
+    ) -> None:
+        """The upkeep makes the consumer."""
+        info = ConsumerInfo(stream_name=position.stream, name="")
+        super().__init__(client, NO_SUBJECT, info, Asking(ConsumerConfig(), {}), sizes, on_missing)
+        self.position = position
+        self._consumers = consumers
+        self.created = False
+        """Whether there was a consumer."""
+        self._later = on_missing
+        self.on_missing = "raise"  # a stream that never was is a mistake
+
+    def begin(self) -> None:
+        """Subscribe; the first consumer is made by the upkeep."""
+        super().begin()
+        self.held = self.expected = 0
+
+    def pull(self) -> bool:
+        """Request more once there is a consumer."""
+        if not self.created:
+            if self.doubted is None:
+                self.doubt(PullError(0, "the consumer is not created yet"))
+            return False
+        return super().pull()
+
+    def keep(self, message: BaseMessage) -> None:
+        """Add a message to the queue when it is the next one."""
+        if self._is_next(message):
+            super().keep(message)
+
+    def _is_next(self, message: BaseMessage) -> bool:
+        """Whether the message is the next one of the stream; otherwise there is a gap, or it is an old one."""
+        tokens = message.reply.split(".")
+        if (
+            len(tokens) == 9
+        ):  # $JS.ACK.<stream>.<consumer>.<deliveries>.<sequences>.<time>.<pending>
+            consumer, stream_seq, consumer_seq = tokens[3], int(tokens[5]), int(tokens[6])
+        else:
+            _, _, _, consumer, _, stream_seq, consumer_seq, *_ = message.metadata
+        if self.position.follow(consumer, stream_seq, consumer_seq):
+            return True
+        self.held -= size_of(message) if self.by_bytes else 1
+        if consumer == self.position.consumer:
+            self._gap(consumer_seq)
+        return False
+
+    def on_status(self, status: int, message: BaseMessage) -> None:
+        """A heartbeat also tells of messages that were lost on their way."""
+        if status == HEARTBEAT and self.created:
+            last = message.header("Nats-Last-Consumer") or ""
+            current = self._replies.number_of(message.subject) >= self._first
+            if current and last.isdigit() and int(last) > self.position.consumer_seq:
+                self._gap(int(last))
+        super().on_status(status, message)
+
+    def _gap(self, sequence: int) -> None:
+        words = f"a gap: expected {self.position.consumer_seq + 1}, got {sequence}"
+        self.position.forget()
+        self.doubt(PullError(CONFLICT, words))
+
+    def restarted(self, info: ConsumerInfo, subject: str, *, renewed: bool) -> None:
+        """There is a new consumer, of requests to ``subject``; ``renewed``: the stream was made again."""
+        self._subject = subject
+        self.position.started(info)
+        if self.created:
+            why = "the stream was made again" if renewed else str(self.doubted)
+            self.events.emit("ordered_consumer_recreated", why, name=info.name)
+        self.created = True
+        self.on_missing = self._later
+
+    def _return_queue(self) -> None:
+        """The next operation begins at the first message that was not taken."""
+        if self.queue:
+            self.position.rewind(self.queue[0].metadata.stream_seq)
+            self.queue.clear()
+
+    def _leave(self) -> None:
+        self._consumers.leave()

@@ -1,1 +1,0 @@
-"""JetStream over a session: streams, publishing, pulling, direct gets, schedules and counters."""

@@ -1,0 +1,198 @@
+# Made of client/aio/upkeep.py by tools/gen_sync.py: change that file, and run it again.
+"""What keeps the messages of an operation coming: requests after a loss, look-ups, and the end.
+
+::
+
+    tend ──► wait for news ──► tend ...             all is well
+      │ doubted: no heartbeat, no responders ...
+      └──► find the consumer ──► go on with it      or try again later, or end, as ``on_missing`` says
+
+``Turns`` (of each half's backend) says who runs the turns: a task in asyncio; in blocking code the call that waits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pelton.errors import (
+    ConnectionLostError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    OutputFullError,
+    PeltonError,
+    PermissionsViolationError,
+    PullError,
+    StreamNotFoundError,
+)
+
+from ..base.answers import decode, present
+from ..base.mailbox import RETRY_S
+from ..base.models import ConsumerInfoResponse
+from ..consume.intake import raise_lasting
+from .locks import locked
+from .workers import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..base.models import ConsumerInfo
+    from ..consume.intake import Intake
+    from .jetstream import JetStream
+
+RETRY_MAX_S = 2.0
+"""The longest time between two attempts to find a consumer."""
+
+
+class Upkeep(Turns):
+    """Keeps the messages of one operation coming; subclasses know how a missing consumer is found."""
+
+    def __init__(self, js: JetStream, intake: Intake) -> None:
+        """``start`` follows."""
+        super().__init__(js.client, intake)
+        self._js = js
+        self._attempts = 0  # to find the consumer
+        self._retry_at = -math.inf
+
+    @locked
+    def turn(self, done: Callable[[], bool], seconds: float) -> None:
+        """Do what is due, and wait until something else is, or until ``done()`` holds."""
+        intake = self.intake
+        try:
+            self._turn(done, seconds)
+        except (PeltonError, ValueError) as error:
+            if isinstance(error, ConnectionLostError | OutputFullError):
+                intake.lost = error
+                self.client._until(intake, intake.is_ending, RETRY_S)
+            elif intake.told:
+                intake.finish()
+            else:
+                intake.fail(error if isinstance(error, PeltonError) else PullError(0, str(error)))
+        except BaseException:
+            if intake.kept:
+                intake.finish()  # the task was cancelled
+            raise
+
+    def _turn(self, done: Callable[[], bool], seconds: float) -> None:
+        intake = self.intake
+        if intake.told:
+            self._close()
+            return
+        if intake.doubted is not None:
+            self._recover_when_due(intake.doubted, done, seconds)
+            return
+        now = self.client._clock()
+        due = intake.tend(now)
+
+        def news() -> bool:
+            return done() or intake.is_ending() or bool(intake.lost or intake.doubted)
+
+        wait = max(0.0, min(seconds, due - now))
+        self.client._until(intake, news, wait, self.waiting_for)
+
+    # -- a consumer that does not answer -----------------------------------------------------------
+
+    def _recover_when_due(self, why: Exception, done: Callable[[], bool], seconds: float) -> None:
+        """Recover when it is time for it, and there is a connection."""
+        client, intake = self.client, self.intake
+        wait = self._retry_at - client._clock()
+        if wait <= 0 and client._stays_open and not client._connection.connected:
+            wait = RETRY_S
+        if wait <= 0:
+            self._recover(why)
+            return
+        wait = max(0.0, min(wait, intake.look_meanwhile() - client._clock()))
+        client._until(
+            intake, lambda: done() or intake.is_ending(), min(wait, seconds), self.waiting_for
+        )
+
+    def _recover(self, why: Exception) -> None:
+        """Try once to find the consumer and to ask for messages; raises as ``on_missing`` says."""
+        intake = self.intake
+        if isinstance(why, ConsumerDeletedError) and intake.on_missing == "raise":
+            raise why
+        self._attempts += 1
+        try:
+            info = self._find(self._attempts)
+        except (StreamNotFoundError, ConsumerNotFoundError):
+            if intake.on_missing == "raise":
+                raise
+        except PermissionsViolationError:
+            if self._attempts > 1:  # it may not be looked up, so only ask again
+                self._go_on(intake.info, why)
+                return
+        except PeltonError as error:
+            self._check_lasting(error)
+        else:
+            self._go_on(info, why)
+            return
+        wait = min(RETRY_S * 2 ** min(self._attempts - 1, 8), RETRY_MAX_S)
+        self._retry_at = self.client._clock() + wait
+
+    def _check_lasting(self, error: PeltonError) -> None:
+        """Raise an error that does not pass; return for one that the next attempt may not have."""
+        raise_lasting(error)
+
+    def _go_on(self, info: ConsumerInfo, why: Exception) -> None:
+        self._attempts = 0
+        self._retry_at = -math.inf
+        self.intake.recovered(info, why)
+
+    def _find(self, count: int) -> ConsumerInfo:
+        """The consumer's info; creates a missing one when ``on_missing`` says so."""
+        intake = self.intake
+        name, events = intake.info.name, intake.events
+        try:
+            return self._look_up(name)
+        except StreamNotFoundError as error:
+            events.emit("stream_not_found", str(error), count=count, name=name)
+            raise
+        except ConsumerNotFoundError as error:
+            events.emit("consumer_not_found", str(error), count=count, name=name)
+            if intake.on_missing != "recreate" or intake.info.config is None:
+                raise
+        config = replace(intake.info.config, name=name)
+        try:
+            info = self._js.create_consumer(intake.stream, config)
+        except StreamNotFoundError as error:
+            events.emit("stream_not_found", str(error), count=count, name=name)
+            raise
+        events.emit("consumer_recreated", name=name)
+        return info
+
+    def _look_up(self, name: str) -> ConsumerInfo:
+        """The consumer's info. Heartbeats that are missed meanwhile are counted in time."""
+        client, js, intake = self.client, self._js, self.intake
+        client._ready(js.timeout)
+        question = client._requests.ask(js._consumer("INFO", intake.stream, name), b"", b"")
+        deadline = client._clock() + js.timeout
+        try:
+            while client._clock() < deadline:
+                wait = min(deadline, intake.look_meanwhile()) - client._clock()
+                if client._until(question, question.is_over, max(0.0, wait)):
+                    break
+        finally:
+            client._requests.forget(question)
+        answer = question.outcome(js.timeout)
+        return present(decode(answer.data, ConsumerInfoResponse).info)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        """End the subscription; messages on their way are taken, or given back after ``stop``."""
+        intake, connection = self.intake, self.client._connection
+        intake.flowing = False
+        try:
+            connection.drain(intake._interest)
+            if connection.connected:
+                self.client.flush()
+                self._tidy()
+        except PeltonError:
+            pass  # what was on its way is delivered again
+        finally:
+            intake.finish()
+
+    def _tidy(self) -> None:
+        """Do what is left to do at the server before the operation counts as ended."""
