@@ -26,6 +26,7 @@ CLIENT = {
     "batches",
     "connection",
     "guard",
+    "halves",
     "intake",
     "keyvalue",
     "moving",
@@ -33,7 +34,7 @@ CLIENT = {
     "options",
     "publishing",
     "pull",
-    "steps",
+    "waiting",
     "websocket",
 }
 LEFT_OUT = {

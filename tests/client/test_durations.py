@@ -180,7 +180,12 @@ def test_type_checkers_and_help_see_every_field(name: str) -> None:
         for node in ast.walk(definition)
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
     )
-    assert tuple(each.arg for each in checked.args.kwonlyargs) == kind.__struct_fields__
+    named = [each.arg for each in checked.args.kwonlyargs]
+    if checked.args.kwarg is not None:  # the keywords of a TypedDict, which create calls take, too
+        fields = name.replace("Config", "Fields")
+        assert ast.unparse(checked.args.kwarg.annotation) == f"Unpack[{fields}]"
+        named += getattr(models, fields).__annotations__
+    assert sorted(named) == sorted(kind.__struct_fields__)
     signature = inspect.signature(kind)
     assert tuple(signature.parameters) == kind.__struct_fields__
     assert "Annotated" not in str(signature)

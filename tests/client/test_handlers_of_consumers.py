@@ -18,7 +18,7 @@ from pelton import (
     connect,
     sync,
 )
-from tests.client.shells import connected, wait_for
+from tests.client.shells import SHELLS, connected, wait_for
 from tests.client.test_consuming import COUNT, number, publish
 
 if TYPE_CHECKING:
@@ -309,6 +309,30 @@ def test_a_plain_function_is_not_extended_in_a_loop(server: ServerProcess, uniqu
             await js.delete_stream(unique)
 
     asyncio.run(program())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_handler_that_returns_a_coroutine_is_reported_and_nothing_acked(
+    server: ServerProcess, unique: str, shell: str
+) -> None:
+    """A lambda around a coroutine function: nobody awaits what it returns."""
+
+    async def later(_: Any) -> None:
+        raise AssertionError("nobody runs this")
+
+    failed: list[Exception] = []
+    with connected(shell, server.url, on_error=failed.append) as nc:
+        js = nc.jetstream()
+        js.create_stream(unique, subjects=[unique], storage="memory")
+        js.create_consumer(unique, ConsumerConfig(durable_name="c", max_deliver=1))
+        js.publish(unique, b"")
+        consumer = js.consumer(unique, "c")
+        with consumer.consume(lambda message: later(message), auto_ack=True) as messages:
+            while not failed:
+                messages.run(timeout=0.05)
+        assert "returned a coroutine" in str(failed[0])
+        assert js.consumer_info(unique, "c").ack_floor.stream_seq == 0
+        js.delete_stream(unique)
 
 
 def test_a_run_ends_after_a_slow_handler_that_has_stopped_it(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pelton.client
+import pelton
 from pelton import (
     ConsumerConfig,
     ConsumerExistsError,
@@ -118,10 +118,10 @@ def test_every_class_of_the_table_is_exported() -> None:
         base
         for kind in WireError.__subclasses__()
         for base in kind.__bases__
-        if base.__module__ == "pelton.errors" and base is not pelton.client.ApiError
+        if base.__module__ == "pelton.errors" and base is not pelton.ApiError
     }
     assert len(users) > 15
-    assert {each.__name__ for each in users} <= set(pelton.client.__all__)
+    assert {each.__name__ for each in users} <= set(pelton.__all__)
     assert all(inspect.getdoc(each) for each in users)
 
 
@@ -161,7 +161,7 @@ def test_consumers_pause_resume_reset_and_lose_pins(js: Any, unique: str) -> Non
     assert paused.pause_until_ns // 10**9 == int(until.timestamp())
     assert js.consumer_info(unique, "c").paused
     assert js.resume_consumer(unique, "c") == (False, 0, 0)
-    consumer = js.pull(unique, "c")
+    consumer = js.consumer(unique, "c", verify=False)
     for message in consumer.fetch(2, timeout=5):
         message.ack_sync()
     assert js.consumer_info(unique, "c").num_pending == 0

@@ -158,7 +158,9 @@ class Watch(ABC, Generic[T]):
             await self._abandon()  # removing its consumer would wait for the same server again
             raise
         except BaseException:
-            await self.stop()
+            self._stopped = True
+            intake.stop()
+            self._upkeep.settle()  # a cancelled call does not wait for the server
             raise
 
     async def _abandon(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pelton.errors import PeltonTimeoutError
 
-from ..base.arguments import waits
+from ..base.arguments import unawaited, waits
 from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -104,12 +104,17 @@ class Pool(Mailbox, Generic[T]):
     def handle(self, message: Any) -> None:
         """Call the function with a message now."""
         item: T = message if self._begin is None else self._begin(message)
+        result: Any = None
+        failure: Exception | None = None
         try:
             result = self._callback(item)
         except Exception as error:
-            self._settle(item, None, error)
-        else:
-            self._settle(item, result, None)
+            failure = error
+        if result is not None and unawaited(result):  # as of a lambda; its work was not done
+            failure = TypeError(
+                "the handler returned a coroutine: give the coroutine function itself"
+            )
+        self._settle(item, result, failure)
 
     def close(self) -> None:
         """No message follows; those in the queue are still handled."""

@@ -237,7 +237,11 @@ def make_options(
     ignored; ValueError for options with invalid values.
     """
     if unknown := sorted(given.keys() - ConnectOptions.__optional_keys__):
-        text = f"there is no option {', '.join(unknown)}: see help(pelton.client.Options)"
+        from difflib import get_close_matches  # 4 ms, for a mistake alone
+
+        near = get_close_matches(unknown[0], ConnectOptions.__optional_keys__, 1)
+        hint = f"did you mean {near[0]}?" if near else "see help(pelton.Options)"
+        text = f"there is no option {', '.join(unknown)}: {hint}"
         if any(name.startswith("on_") for name in unknown):
             text += "; events of every kind come to on_status, for blocking clients too"
         raise TypeError(text)

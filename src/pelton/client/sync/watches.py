@@ -166,7 +166,9 @@ class Watch(ABC, Generic[T]):
             self._abandon()  # removing its consumer would wait for the same server again
             raise
         except BaseException:
-            self.stop()
+            self._stopped = True
+            intake.stop()
+            self._upkeep.settle()  # a cancelled call does not wait for the server
             raise
 
     def _abandon(self) -> None:

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ..base.arguments import waits
+from ..base.arguments import unawaited, waits
 
 if TYPE_CHECKING:
     from collections import deque
@@ -133,7 +133,8 @@ class Pool(Generic[T]):
         key, me = object(), threading.get_ident()
         self.running[key] = item
         self._inside.append(me)
-        result, failure = None, None
+        result: Any = None
+        failure: Exception | None = None
         try:
             result = self.workers.client._guard.without(self._callback, item)
         except caught as error:
@@ -144,6 +145,10 @@ class Pool(Generic[T]):
             self._end_if_done()
             if self._limit is not None or self.workers._finishing:
                 self.workers._box._stir()
+        if result is not None and unawaited(result):  # as of a lambda; its work was not done
+            failure = TypeError(
+                "the handler returned a coroutine: give a function, or use connect()"
+            )
         self._settle(item, result, failure)
 
     def _end_if_done(self) -> None:
