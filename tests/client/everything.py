@@ -156,7 +156,7 @@ class Program:
         with consumer.consume(
             lambda message: self.consumed.add(int(message.data)),
             auto_ack=True,
-            on_event=lambda event: self.told.add(event.kind),
+            on_status=lambda event: self.told.add(event.type),
             heartbeat=0.5,
             expires=5,
         ) as messages:

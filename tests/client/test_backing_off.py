@@ -149,7 +149,7 @@ def test_the_user_hears_what_the_server_refused(shell: str, caplog) -> None:
     assert isinstance(told[0], ServerError)
     assert str(told[0]) == "Something Is Wrong"
     assert any(
-        "Something Is Wrong" in str(each.error) for each in heard if each.kind == "disconnected"
+        "Something Is Wrong" in str(each.error) for each in heard if each.type == "disconnected"
     )
     assert any("lost after" in text and "Something Is Wrong" in text for text in caplog.messages)
 

@@ -71,7 +71,7 @@ def subscriptions(client: Any) -> int:
 
 
 def kinds(messages: Any) -> set[str]:
-    return {event.kind for event in messages._intake.events.unread}
+    return {event.type for event in messages._intake.events.unread}
 
 
 # -- batches --------------------------------------------------------------------------------------
@@ -276,12 +276,12 @@ def test_a_message_whose_handler_raises_is_delivered_again(
             raise LookupError(f"no {which}")
 
     consumer = js.consumer(unique, "c")
-    options = {"auto_ack": True, "nak_delay": 0.01, "on_event": told.append}
+    options = {"auto_ack": True, "nak_delay": 0.01, "on_status": told.append}
     with consumer.consume(handle, **options) as messages:
         while len(calls) < COUNT or sum(calls.values()) < COUNT + 4:
             messages.run(timeout=0.05)
     assert {which for which, count in calls.items() if count == 2} == {7, 57, 107, 157}
-    failures = [str(event.error) for event in told if event.kind == "handler_failed"]
+    failures = [str(event.error) for event in told if event.type == "handler_failed"]
     assert failures == ["no 7", "no 57", "no 107", "no 157"]
     assert isinstance(client.last_error, CallbackFailedError)
     assert "no 157" in str(client.last_error)
@@ -307,10 +307,10 @@ def test_the_failure_of_a_handler_is_an_event_of_the_connection(
         work = handle_later if shell == "asyncio" and concurrency else handle
         options = {} if concurrency is None else {"concurrency": concurrency}
         with js.consumer(unique, "c").consume(work, **options) as messages:
-            while not any(status.kind == "error" for status in told):
+            while not any(status.type == "error" for status in told):
                 messages.run(timeout=0.05)
         js.delete_stream(unique)
-    (failure,) = [status.error for status in told if status.kind == "error" and status.error]
+    (failure,) = [status.error for status in told if status.type == "error" and status.error]
     assert [type(failure), type(failure.__cause__)] == [CallbackFailedError, LookupError]
 
 
@@ -320,8 +320,8 @@ def test_events_are_read_as_they_come(js: Any, unique: str) -> None:
         for message in islice(messages, COUNT):
             message.ack()
         found = []
-        for event in messages.events():
-            found.append(event.kind)
+        for event in messages.status():
+            found.append(event.type)
             if "discard" in found and "heartbeat" in found:
                 break
     assert found[0] == "next"
@@ -462,10 +462,10 @@ def test_a_push_consumer_is_consumed_with_flow_control(js: Any, unique: str) -> 
             assert message.metadata.stream_seq == expected
             if expected == COUNT + 300:
                 break
-        for event in messages.events():
-            if event.kind == "heartbeat":
+        for event in messages.status():
+            if event.type == "heartbeat":
                 break
-            assert event.kind in ("flow_control", "heartbeats_missed")  # missed beside load
+            assert event.type in ("flow_control", "heartbeats_missed")  # missed beside load
     wait_for(lambda: js.consumer_info(unique, "p").num_ack_pending == 0)
 
 
@@ -528,12 +528,12 @@ def test_a_pinned_client_keeps_its_pin_and_gives_it_up(
             assert time.monotonic() < deadline, told
             messages.run(timeout=0.05)
 
-    options = {"max_messages": 2, "heartbeat": 0.2, "expires": 1, "on_event": told.append}
+    options = {"max_messages": 2, "heartbeat": 0.2, "expires": 1, "on_status": told.append}
     with consumer.consume(
         lambda message: seen.append(number(message)), auto_ack=True, **options
     ) as messages:
         run_until(lambda: len(seen) >= COUNT)
-        assert [event.kind for event in told].count("consumer_pinned") == 1
+        assert [event.type for event in told].count("consumer_pinned") == 1
         with sync.connect(server.url) as other:
             rival = other.jetstream().consumer(unique, "g")
             publish(js, unique, COUNT, COUNT + 1)
@@ -542,9 +542,9 @@ def test_a_pinned_client_keeps_its_pin_and_gives_it_up(
             other.request(*unpin)
             publish(js, unique, COUNT + 1, COUNT + 2)
             run_until(lambda: len(seen) > COUNT + 1)
-            assert "consumer_unpinned" in {event.kind for event in told}
+            assert "consumer_unpinned" in {event.type for event in told}
     assert seen == list(range(COUNT + 2))
-    pins = [event.name for event in told if event.kind == "consumer_pinned"]
+    pins = [event.name for event in told if event.type == "consumer_pinned"]
     assert len(set(pins)) == 2
 
 

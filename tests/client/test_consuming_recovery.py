@@ -43,7 +43,7 @@ class Reader:
         options = {"heartbeat": 0.2, "expires": 2, "max_messages": 20} | options
         self.messages = consumer.consume(
             lambda message: self.seen.append(int(message.data)),
-            on_event=self.told.append,
+            on_status=self.told.append,
             **options,
         )
 
@@ -56,7 +56,7 @@ class Reader:
 
     def has(self, *kinds: str) -> bool:
         """Whether events of all these kinds were told."""
-        return set(kinds) <= {event.kind for event in self.told}
+        return set(kinds) <= {event.type for event in self.told}
 
     def has_seen(self, count: int) -> bool:
         """Whether so many messages were handled."""
@@ -159,7 +159,7 @@ def test_messages_that_get_lost_on_their_way_come_again(shell: str, proxy: Proxy
         proxy.loses = loses
         ordered = js.ordered_consumer("S")
         told: list[ConsumerEvent] = []
-        options = {"heartbeat": 0.2, "expires": 2, "on_event": told.append}
+        options = {"heartbeat": 0.2, "expires": 2, "on_status": told.append}
         with ordered.consume(**options) as in_order:
             found = [int(message.data) for message in islice(in_order, 60)]
         assert found == list(range(60))
@@ -212,7 +212,7 @@ def test_missed_heartbeats_are_counted_also_while_nobody_answers(
         proxy.loses = lambda operation: operation.startswith((b"MSG", b"HMSG"))
 
         def counts() -> list[int]:
-            return [each.count for each in reader.told if each.kind == "heartbeats_missed"]
+            return [each.count for each in reader.told if each.type == "heartbeats_missed"]
 
         reader.run_until(lambda: 3 in counts())
         since = (
@@ -244,14 +244,14 @@ def test_a_slow_handler_is_no_missed_heartbeat(server: ServerProcess, unique: st
             with js.consumer(unique, "c").consume(
                 handle,
                 concurrency=concurrency,
-                on_event=told.append,
+                on_status=told.append,
                 max_messages=1,
                 heartbeat=0.1,
                 expires=0.3,
             ) as messages:
                 messages.run(timeout=1.2)
             assert handled
-            return "heartbeats_missed" in {event.kind for event in told}
+            return "heartbeats_missed" in {event.type for event in told}
 
         for concurrency in (None, 1):  # beside load the server may miss some, but not each time
             assert not all(missed(concurrency) for _ in range(4))
@@ -344,7 +344,7 @@ def test_a_push_consumer_is_found_again(shell: str, own_server: ServerProcess) -
             lambda message: seen.append(int(message.data)),
             auto_ack=True,
             on_missing="recreate",
-            on_event=told.append,
+            on_status=told.append,
         )
 
         def run_until(count: int) -> None:
@@ -362,7 +362,7 @@ def test_a_push_consumer_is_found_again(shell: str, own_server: ServerProcess) -
         js.delete_consumer("S", "p")
         publish(js, "S", 20, 30)
         run_until(30)
-        assert "consumer_recreated" in {event.kind for event in told}
+        assert "consumer_recreated" in {event.type for event in told}
         messages.stop()
 
 

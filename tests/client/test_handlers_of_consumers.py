@@ -352,7 +352,7 @@ def test_a_run_ends_after_a_slow_handler_that_has_stopped_it(
 
             messages = (await js.consumer(unique, "c")).consume(handle, auto_ack=True)
             running = asyncio.create_task(messages.run())
-            async for _ in messages.events():  # until nothing more arrives
+            async for _ in messages.status():  # until nothing more arrives
                 pass
             ended.set()
             await asyncio.wait_for(running, 60)

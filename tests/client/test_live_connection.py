@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def kinds(events: list[Status]) -> list[str]:
-    return [event.kind for event in events]
+    return [event.type for event in events]
 
 
 def test_the_life_of_a_connection_as_events(shell: str, own_server: ServerProcess) -> None:
@@ -96,7 +96,7 @@ def test_slow_consumers_and_refusals_are_events(
             client.publish(unique)
         client.flush()
         event = next(iter(events))
-        assert event.kind == "slow_consumer"
+        assert event.type == "slow_consumer"
         assert unique in str(event.error)
 
 

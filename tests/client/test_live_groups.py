@@ -209,9 +209,9 @@ def test_an_elastic_member_follows_the_membership(js: Any, unique: str) -> None:
     kinds: list[str] = []
 
     def told(event: ConsumerEvent) -> None:
-        kinds.append(event.kind)
+        kinds.append(event.type)
 
-    with group.consume("m1", on_event=told) as messages:
+    with group.consume("m1", on_status=told) as messages:
         group.add_members("m1")
         arriving = iter(messages)
         for number in range(20):
@@ -269,7 +269,7 @@ class Observed:
 
     def told(self, member: str) -> Callable[[ConsumerEvent], Any]:
         async def note(event: ConsumerEvent) -> None:
-            self.events[member].append(event.kind)
+            self.events[member].append(event.type)
             async with self._changed:
                 self._changed.notify_all()
 
@@ -312,7 +312,9 @@ def test_members_join_and_leave_while_messages_come(server: ServerProcess, uniqu
             members = ["a", "b", "c"]
             for each in members:
                 await stack.enter_async_context(
-                    group.consume(each, seen.handler(each), config=STRICT, on_event=seen.told(each))
+                    group.consume(
+                        each, seen.handler(each), config=STRICT, on_status=seen.told(each)
+                    )
                 )
             for joined in (["a"], ["a", "b"], ["a", "b", "c"], ["b", "c"], ["c"], ["a", "c"]):
                 present = set((await group.config()).members)
@@ -342,11 +344,11 @@ def test_one_client_of_a_member_consumes_and_another_goes_on(
         async with connect(server.url) as client, AsyncExitStack() as stack:
             group = await opened(client, unique, members=["a"])
             seen = Observed(client, unique)
-            first = group.consume("a", seen.handler("first"), on_event=seen.told("first"))
+            first = group.consume("a", seen.handler("first"), on_status=seen.told("first"))
             await stack.enter_async_context(first)
             await seen.publish(20)
             await seen.until(seen.is_whole)
-            second = group.consume("a", seen.handler("second"), on_event=seen.told("second"))
+            second = group.consume("a", seen.handler("second"), on_status=seen.told("second"))
             await stack.enter_async_context(second)
             await seen.until(lambda: "group_joined" in seen.events["second"])
             await seen.publish(20)

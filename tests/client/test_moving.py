@@ -54,6 +54,7 @@ OURS: dict[str, Any] = {
     "publisher": pelton.Publisher,
     "consumer": pelton.Consumer,
     "messages": pelton.ConsumerMessages,
+    "event": pelton.ConsumerEvent,
     "ordered": pelton.OrderedConsumer,
     "push": pelton.PushConsumer,
     "kv": pelton.KeyValue,

@@ -446,8 +446,8 @@ def test_an_idle_client_keeps_messages_and_connects_again() -> None:
     told = threading.Event()
 
     def on_status(status: Any) -> None:
-        events.append(status.kind)
-        if status.kind == "reconnected":
+        events.append(status.type)
+        if status.type == "reconnected":
             told.set()
 
     with connected_to(peer, on_status=on_status, reconnect_wait=0.01) as client:

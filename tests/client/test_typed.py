@@ -67,7 +67,7 @@ async def by_hand(nc: Client, service: Service, request: Request) -> None:
     async with await nc.subscribe("s") as subscription:
         async for message in subscription:
             assert_type(message, Message)
-            assert_type(message.headers, dict[str, list[str]])
+            assert_type(message.headers, Headers)
             assert_type(message.metadata.stream_seq, int)
     async with (await js.consumer("S", "c")).consume() as messages:
         async for message in messages:
@@ -117,7 +117,7 @@ def by_hand(nc: Client, service: Service, request: Request) -> None:
     with nc.subscribe("s") as subscription:
         for message in subscription:
             assert_type(message, Message)
-            assert_type(message.headers, dict[str, list[str]])
+            assert_type(message.headers, Headers)
     with js.consumer("S", "c").consume() as messages:
         for message in messages:
             assert_type(message, Message)

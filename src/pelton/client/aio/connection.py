@@ -321,7 +321,7 @@ class StatusEvents(StatusBox):
     ::
 
         async for event in nc.status():
-            print(event.kind, event.error)
+            print(event.type, event.error)
     """
 
     client: Client

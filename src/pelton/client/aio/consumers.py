@@ -333,7 +333,7 @@ class Consumer:
         auto_ack: bool = False,
         auto_extend: bool | None = None,
         nak_delay: Duration | None = None,
-        on_event: Callable[[ConsumerEvent], object] | None = None,
+        on_status: Callable[[ConsumerEvent], object] | None = None,
         group: str = "",
         min_pending: int = 0,
         min_ack_pending: int = 0,
@@ -354,7 +354,7 @@ class Consumer:
         auto_extend: extend the ack wait of buffered messages and of those that are being handled: by the
             callback, or by the loop until it asks for the next one.
         nak_delay: when a handler raises, its message is delivered again after this time.
-        on_event: called with each ConsumerEvent.
+        on_status: called with each ConsumerEvent.
         group, min_pending, min_ack_pending, priority: of a consumer with priority groups.
 
         Goes on after reconnects, restarts of the server and changes of the leader. Raises ValueError
@@ -385,7 +385,7 @@ class Consumer:
             auto_ack=auto_ack,
             auto_extend=auto_extend,
             nak_delay=nak_delay,
-            on_event=on_event,
+            on_status=on_status,
         )
 
 
@@ -563,7 +563,7 @@ class OrderedConsumer:
         heartbeat: Duration = 5.0,
         on_missing: OnMissing = "wait",
         concurrency: int | None = None,
-        on_event: Callable[[ConsumerEvent], object] | None = None,
+        on_status: Callable[[ConsumerEvent], object] | None = None,
     ) -> ConsumerMessages:
         """Messages without end, in order and without gaps: iterate over them, or give a callback.
 
@@ -587,7 +587,7 @@ class OrderedConsumer:
         intake = OrderedIntake(self.client, self._position, self._consumers, sizes, on_missing)
         intake.freed = self._release
         upkeep = OrderedUpkeep(self._js, intake, self._consumers)
-        return ConsumerMessages(upkeep, callback, concurrency=concurrency, on_event=on_event)
+        return ConsumerMessages(upkeep, callback, concurrency=concurrency, on_status=on_status)
 
 
 async def create_next(
@@ -724,7 +724,7 @@ class PushConsumer:
         auto_ack: bool = False,
         auto_extend: bool | None = None,
         nak_delay: Duration | None = None,
-        on_event: Callable[[ConsumerEvent], object] | None = None,
+        on_status: Callable[[ConsumerEvent], object] | None = None,
     ) -> PushMessages:
         """Messages without end: iterate over them, or give a callback.
 
@@ -739,7 +739,7 @@ class PushConsumer:
         auto_ack: acknowledge a message when its handler returns.
         auto_extend: extend the ack wait of buffered messages and of those that are being handled.
         nak_delay: when a handler raises, its message is delivered again after this time.
-        on_event: called with each ConsumerEvent.
+        on_status: called with each ConsumerEvent.
 
         Raises ValueError for options that contradict each other. An iteration raises
         PermissionsViolationError, and ConnectionClosedError when the client is lost.
@@ -754,5 +754,5 @@ class PushConsumer:
             auto_ack=auto_ack,
             auto_extend=auto_extend,
             nak_delay=nak_delay,
-            on_event=on_event,
+            on_status=on_status,
         )

@@ -78,7 +78,7 @@ class GroupMessages(Operation):
         auto_ack: bool,
         auto_extend: bool | None,
         nak_delay: Duration | None,
-        on_event: Callable[[ConsumerEvent], object] | None,
+        on_status: Callable[[ConsumerEvent], object] | None,
     ) -> None:
         """Made by ``consume``; begins at once."""
         concurrency = 1 if auto_extend and callback is not None else None
@@ -90,7 +90,7 @@ class GroupMessages(Operation):
             auto_ack=auto_ack,
             auto_extend=auto_extend,
             nak_delay=nak_delay,
-            on_event=on_event,
+            on_status=on_status,
         )
 
 
@@ -155,7 +155,7 @@ class Group(Generic[C]):
         auto_ack: bool = False,
         auto_extend: bool | None = None,
         nak_delay: Duration | None = None,
-        on_event: Callable[[ConsumerEvent], object] | None = None,
+        on_status: Callable[[ConsumerEvent], object] | None = None,
     ) -> GroupMessages:
         """Consume as a member, without end: iterate over the messages, or give a callback.
 
@@ -168,7 +168,7 @@ class Group(Generic[C]):
             ``max_ack_pending=1`` messages of a partition keep their order also when one is delivered again.
         max_messages: how many messages are requested and not handled at most. The last of them must
             be handled within the ack wait, unless the wait is extended.
-        auto_ack, auto_extend, nak_delay, on_event: as for ``Consumer.consume``.
+        auto_ack, auto_extend, nak_delay, on_status: as for ``Consumer.consume``.
 
         Raises ValueError for options that contradict each other or the group. An iteration raises
         GroupChangedError when the configuration was replaced by one that a group can't change to, ConsumerExistsError,
@@ -183,7 +183,7 @@ class Group(Generic[C]):
             auto_ack=auto_ack,
             auto_extend=auto_extend,
             nak_delay=nak_delay,
-            on_event=on_event,
+            on_status=on_status,
         )
 
     # -- the document ------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Operation:
         auto_ack: bool = False,
         auto_extend: bool | None = None,
         nak_delay: Duration | None = None,
-        on_event: Callable[[ConsumerEvent], object] | None = None,
+        on_status: Callable[[ConsumerEvent], object] | None = None,
     ) -> None:
         """Made by ``consume``. ValueError or TypeError for options that contradict each other."""
         self.client = upkeep.client
@@ -67,8 +67,8 @@ class Operation:
                 else:
                     intake.hire = pool.notify
             self._close_at_the_end(intake)
-            if on_event is not None:
-                intake.events.callback = functools.partial(self.client._tell, on_event)
+            if on_status is not None:
+                intake.events.callback = functools.partial(self.client._tell, on_status)
             upkeep.start(extends=extends)
         except BaseException:
             if intake.freed is not None:
@@ -240,9 +240,9 @@ class Operation:
             if not await self._upkeep.wait(intake.events, self.is_done, seconds):
                 raise PeltonTimeoutError(f"messages are still being handled after {seconds} s")
 
-    # -- events ------------------------------------------------------------------------------------
+    # -- status ------------------------------------------------------------------------------------
 
-    async def events(self) -> AsyncIterator[ConsumerEvent]:
+    async def status(self) -> AsyncIterator[ConsumerEvent]:
         """What happens to the operation, as ConsumerEvents, until it has ended.
 
         Begins with events that nobody has read yet, at most the last 1000. For one reader.

@@ -11,7 +11,7 @@ from ..base.mailbox import Mailbox
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EventKind: TypeAlias = Literal[
+EventType: TypeAlias = Literal[
     "consumer_deleted",
     "consumer_not_found",
     "consumer_pinned",
@@ -33,7 +33,7 @@ EventKind: TypeAlias = Literal[
     "reset",
     "stream_not_found",
 ]
-"""The kinds of events."""
+"""The types of events."""
 
 EVENTS_MAX = 1000
 """The number of events that wait for a reader; older ones are dropped."""
@@ -46,9 +46,9 @@ class ConsumerEvent:
     Example::
 
         def tell(event: ConsumerEvent):
-            print(event.kind, event.description)
+            print(event.type, event.description)
 
-        operation = js.consumer("ORDERS", "packing").consume(on_event=tell)
+        operation = js.consumer("ORDERS", "packing").consume(on_status=tell)
         operation.stop()
 
     ========================== =====================================================================
@@ -75,7 +75,7 @@ class ConsumerEvent:
     ========================== =====================================================================
     """
 
-    kind: EventKind
+    type: EventType
     description: str = ""
     """The reason, or the server's words."""
     count: int = 0
@@ -85,6 +85,11 @@ class ConsumerEvent:
     """Messages that an ended request did not deliver."""
     bytes_left: int = 0
     error: Exception | None = None
+
+    @property
+    def data(self) -> int | str | Exception | None:
+        """What the event is about, as nats.js has it: the error, the count, the name or the reason."""
+        return self.error or self.count or self.name or self.description or None
 
 
 def no_event(_: ConsumerEvent) -> None:
@@ -100,7 +105,7 @@ class EventFeed(Mailbox):
         self.callback: Callable[[ConsumerEvent], None] = no_event
         self._over = False
 
-    def emit(self, kind: EventKind, description: str = "", **fields: Any) -> None:
+    def emit(self, kind: EventType, description: str = "", **fields: Any) -> None:
         """Tell the user of an event."""
         event = ConsumerEvent(kind, description, **fields)
         self.unread.append(event)

@@ -38,7 +38,7 @@ from ..protocol.pool import ServerPool
 from ..protocol.protocol_lines import OnProtocol, ProtocolLines
 from .forking import remember
 from .requests import Requests
-from .status import Kind, Status, StatusBox
+from .status import Status, StatusBox, StatusType
 
 if TYPE_CHECKING:
     import random
@@ -318,7 +318,7 @@ class Session(ABC):
         except Exception:
             logger.exception("a handler of the client failed")
 
-    def _note(self, kind: Kind, error: Exception | None = None, servers: Any = ()) -> None:
+    def _note(self, kind: StatusType, error: Exception | None = None, servers: Any = ()) -> None:
         """An event of the connection, for everybody who wants to know."""
         if self.on_status is None and not self._readers_of_status:
             return

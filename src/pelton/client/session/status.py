@@ -10,7 +10,7 @@ from ..base.mailbox import Mailbox
 if TYPE_CHECKING:
     from .session import Session
 
-Kind: TypeAlias = Literal[
+StatusType: TypeAlias = Literal[
     "connected",
     "disconnected",
     "reconnecting",
@@ -32,12 +32,12 @@ class Status(NamedTuple):
     Example::
 
         def tell(event: Status):
-            print(event.kind)
+            print(event.type)
 
         pelton.sync.connect(url, on_status=tell).close()
     """
 
-    kind: Kind
+    type: StatusType
     """connected: for the first time. disconnected: the connection broke, ``error`` says why.
     reconnecting: an attempt at ``server`` begins. reconnected: connected again. lame_duck: the server
     is about to stop. servers_discovered: INFO named new ``servers``. slow_consumer: a subscription
@@ -64,7 +64,7 @@ class StatusBox(Mailbox):
     def _put(self, status: Status) -> None:
         """An event for the reader."""
         self._events.append(status)
-        if status.kind == "closed":
+        if status.type == "closed":
             self._over = True
         self._stir()
 

@@ -329,7 +329,7 @@ class StatusEvents(StatusBox):
     ::
 
         for event in nc.status():
-            print(event.kind, event.error)
+            print(event.type, event.error)
     """
 
     client: Client

@@ -248,7 +248,7 @@ class Feed:
     async def _connected(self, status: StatusEvents) -> None:
         """Raise ConnectionClosedError when the connection breaks: events are lost, and the readers have to know."""
         async for event in status:
-            if event.kind in ("disconnected", "closed"):
+            if event.type in ("disconnected", "closed"):
                 raise ConnectionClosedError(str(event.error or "its connection was closed"))
         raise ConnectionClosedError("its connection was closed")
 
