@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pelton import KeyValueConfig
 from pelton.api import StreamConfig
-from pelton.apply.executing import ApplyFailed, execute
+from pelton.apply.executing import ApplyError, execute
 from pelton.apply.exporting import Format, export
 from pelton.apply.inspecting import Live, LiveEntry, LiveStream, inspect, inspect_buckets
 from pelton.apply.model import ConfigurationError, Declared
@@ -127,11 +127,11 @@ def test_an_entry_that_changes_after_the_plan_is_not_overwritten(jetstream: JetS
     bucket.put("a", b"1")
     found = planned(jetstream, from_json(B={"a": "2"}))
     bucket.put("a", b"3")
-    with pytest.raises(ApplyFailed, match="cannot update entry B > a"):
+    with pytest.raises(ApplyError, match="cannot update entry B > a"):
         execute(jetstream, found)
     late = plan(from_json(B={"b": "2"}), inspect(jetstream))
     bucket.put("b", b"3")
-    with pytest.raises(ApplyFailed, match="cannot create entry B > b"):
+    with pytest.raises(ApplyError, match="cannot create entry B > b"):
         execute(jetstream, late)
     assert [bucket.get(key).data for key in ("a", "b")] == [b"3", b"3"]
 

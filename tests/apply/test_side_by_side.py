@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pelton.api import ConsumerConfig, StreamConfig
-from pelton.apply.executing import ApplyFailed, execute, execute_each
+from pelton.apply.executing import ApplyError, execute, execute_each
 from pelton.apply.inspecting import inspect
 from pelton.apply.planning import Change, Plan
 from pelton.apply.together import one_by_one
@@ -65,7 +65,7 @@ def test_the_first_refusal_ends_it_and_the_number_of_changes_is_told(
 ) -> None:
     told: list[Change] = []
     with pytest.raises(
-        ApplyFailed, match=r"cannot create .*c060: .* of 121 changes were made"
+        ApplyError, match=r"cannot create .*c060: .* of 121 changes were made"
     ) as got:
         execute(jetstream, Plan(changes(bad=60)), done=told.append, together=together)
     made = consumers(jetstream)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pelton.plgd.spark.iceberg_lake import IcebergLake
-from pelton.plgd.spark.lake import ChangedTable, Lake
+from pelton.plgd.spark.lake import ChangedTableError, Lake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.spark.resuming import finish_last_batch
 from pelton.plgd.tables import TABLES
@@ -123,7 +123,7 @@ def test_another_process_that_maintains_all_the_time_loses_and_doubles_nothing(
                 try:
                     take(lake, part, number)
                     break
-                except ChangedTable:
+                except ChangedTableError:
                     again += 1
     finally:
         (tmp_path / "end").touch()

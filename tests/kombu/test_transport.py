@@ -13,7 +13,7 @@ from kombu.exceptions import ChannelError
 
 import pelton.sync
 from pelton.errors import ConnectError
-from pelton.kombu.broker import QueueMismatch
+from pelton.kombu.broker import QueueMismatchError
 
 pytestmark = pytest.mark.peer
 
@@ -234,7 +234,7 @@ def test_the_highest_priority_is_first(connect):
         shelf.messages[-1].ack()
         shelf.until(count)
     assert [each.payload for each in shelf.messages] == [5, 9, 4, 0]
-    with pytest.raises(QueueMismatch, match="was declared with priorities=True"):
+    with pytest.raises(QueueMismatchError, match="was declared with priorities=True"):
         put(connect(), QUEUE, 1)
 
 

@@ -25,7 +25,7 @@ from pelton.pipeline.children import started_at
 from pelton.pipeline.running import command, engine
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
 from pelton.pipeline.running.status import status_of
-from pelton.pipeline.running.supervising import QueryEnded
+from pelton.pipeline.running.supervising import QueryEndedError
 from pelton.pipeline.running.writing import write_batch
 from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
@@ -374,7 +374,7 @@ def test_a_table_that_was_put_back_is_filled_beside_sinks_that_have_all_rows(
     else:
         with monkeypatch.context() as patch:
             patch.setattr(engine, "write_batch", dies_behind("table", 2))
-            with pytest.raises(QueryEnded, match="told to die"):
+            with pytest.raises(QueryEndedError, match="told to die"):
                 run(load(file), spark, once=True)
         assert version(tmp_path, "table") == before + 2
     assert len(rows_of(tmp_path, "table")) < 79

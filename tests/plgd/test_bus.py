@@ -10,7 +10,7 @@ import pytest
 from pelton import StreamConfig, connect
 from pelton.errors import PublishFailedError
 from pelton.plgd import LeadType, Reason, decode, named_filter
-from pelton.plgd.bus import EventBus, NoEventStream
+from pelton.plgd.bus import EventBus, NoEventStreamError
 from pelton.plgd.codec import Encoded
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from tests.plgd import vectors
@@ -76,9 +76,9 @@ def test_without_a_stream_the_error_says_what_to_do(server: ServerProcess) -> No
     async def body() -> None:
         async with connect(server.url) as client:
             bus = EventBus(client)
-            with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
+            with pytest.raises(NoEventStreamError, match="pelton stream add EVENTS"):
                 await bus.publish(light(), owner="a")
-            with pytest.raises(NoEventStream):
+            with pytest.raises(NoEventStreamError):
                 await bus.send_all([bus.encoded(light(), "a")])
             plain = EventBus(client, jetstream=False)
             async with plain.subscribe() as received:

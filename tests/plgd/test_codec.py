@@ -19,7 +19,7 @@ from pelton.plgd import (
     Kind,
     LeadType,
     Reason,
-    UndecodableEvent,
+    UndecodableEventError,
     content_json,
     decode,
     decode_content,
@@ -47,7 +47,7 @@ def refusal(function: Callable[..., Any], *args: Any) -> Reason | None:
     """The reason for which a call is refused; None if it is not."""
     try:
         function(*args)
-    except UndecodableEvent as bad:
+    except UndecodableEventError as bad:
         return bad.reason if bad.detail else None
     return None
 
@@ -245,7 +245,7 @@ def test_content_is_what_its_type_says(
     ],
 )
 def test_content_of_another_type_is_refused(data: bytes, content_type: str) -> None:
-    with pytest.raises(UndecodableEvent) as bad:
+    with pytest.raises(UndecodableEventError) as bad:
         decode_content(data, content_type)
     assert bad.value.reason is Reason.CONTENT
 

@@ -25,7 +25,7 @@ from pelton.plgd.gateway import (
     feeds,
     subscribing,
 )
-from pelton.plgd.gateway.feeds import Heard, Log, Reader, TooSlow
+from pelton.plgd.gateway.feeds import Heard, Log, Reader, TooSlowError
 from pelton.plgd.store import SqliteStore
 from pelton.plgd.wire import gateway_pb2 as pb
 from tests.peers import ServerProcess
@@ -67,7 +67,7 @@ def test_a_reader_takes_all_that_came_or_is_too_slow(steps: list[tuple[str, int]
                 assert log.cut() == len(slow)
                 for one in slow:
                     readers.remove(one)
-                    with pytest.raises(TooSlow, match=f"{came - one[1]} events wait"):
+                    with pytest.raises(TooSlowError, match=f"{came - one[1]} events wait"):
                         one[0].take()
         unread = range(min((read for _, read in readers), default=came), came)
         assert log.bytes == sum(cost(log, readers, one) for one in unread)
@@ -99,7 +99,7 @@ def test_who_was_cut_holds_nothing_of_what_follows() -> None:
         log.add(str(number), b"x")
         kept = quick.take()
     assert log.cut() == 1
-    with pytest.raises(TooSlow):
+    with pytest.raises(TooSlowError):
         slow.take()
     gc.collect()
     alive = [one for one in gc.get_objects() if isinstance(one, Heard) and one.data == b"x"]

@@ -27,7 +27,7 @@ from pelton.plgd.gateway import (
     GatewayClient,
     GatewayError,
     GatewayServer,
-    InvalidToken,
+    InvalidTokenError,
     ServerTls,
     TokenVerifier,
     claimed_owner,
@@ -381,12 +381,12 @@ def test_keys_are_a_set_pem_or_a_certificate(tmp_path: Path) -> None:
     by_certificate = jwt.encode({"sub": "z", "aud": "hub", "iss": "i"}, authority.key, "ES256")
     assert verifier.caller(by_certificate) == ("z", None)
     for claims in ({"aud": "other", "iss": "i"}, {"aud": "hub", "iss": "j"}, {"iss": "i"}):
-        with pytest.raises(InvalidToken):
+        with pytest.raises(InvalidTokenError):
             verifier.caller(plain.token("x", **claims))
     named = TokenVerifier(plain.pem(), owner_claim="email")
     assert named.caller(plain.token(email="a@b")).owner == "a@b"
     assert claimed_owner(plain.token("x")) == "x"
-    with pytest.raises(InvalidToken):
+    with pytest.raises(InvalidTokenError):
         claimed_owner("x")
     for keys in ([], "text", '{"keys": []}', "{"):
         with pytest.raises(ValueError, match=r"no (public )?key"):
@@ -674,7 +674,7 @@ def test_subscriptions_are_cancelled_and_the_bus_may_go(
                     await anext(stream)
                 assert caught.value.code == "UNAVAILABLE"
                 ends = ("reconnected", "closed")
-                assert (await anext(e.kind async for e in status if e.kind in ends)) in ends
+                assert (await anext(e.type async for e in status if e.type in ends)) in ends
         async with serving(fleet.path) as gateway, client(gateway) as caller:
             with pytest.raises(GatewayError, match="no bus") as caught:
                 await all_of(caller.subscribe())

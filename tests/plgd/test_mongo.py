@@ -12,7 +12,7 @@ from bson import Int64
 from pelton.plgd import Era, aggregate_id, links_id, metadata_id, services_id
 from pelton.plgd.codec import pack
 from pelton.plgd.fleet import Faults, FleetConfig, FleetRun
-from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.reasons import UndecodableEventError
 from pelton.plgd.reconcile import Cause, Policy, Sightings, StoreSource, compare
 from pelton.plgd.reconcile.scanning import take
 from pelton.plgd.store import Aggregate, Aggregates, StoreError
@@ -338,5 +338,5 @@ def test_damaged_documents_are_told(ours: OurMongod) -> None:
             ({"events": [whole["events"][0] | {"data": b"\xff"}]}, "snappy"),
         ]:
             ours.database.of(SPACE)[whole["_id"]] = bson.encode(whole | change)
-            with pytest.raises(UndecodableEvent, match=text):
+            with pytest.raises(UndecodableEventError, match=text):
                 store.load(light_id)

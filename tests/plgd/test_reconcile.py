@@ -507,7 +507,7 @@ def test_the_tables_of_a_pipeline_are_enough(tmp_path: Path, hub: str) -> None:
     for name in ("version", "timestamp_ns"):
         place = good.schema.get_field_index(name)
         good = good.set_column(place, name, good[name].cast(pa.int64()))
-    with pytest.raises(lake.NoTables, match="no table 'events'"):
+    with pytest.raises(lake.NoTablesError, match="no table 'events'"):
         lake.sightings_of_tables(tmp_path)
     write_deltalake(tmp_path / "events", good)
     write_deltalake(tmp_path / "raw", subjects)

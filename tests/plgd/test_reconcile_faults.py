@@ -14,7 +14,7 @@ import pytest
 
 from pelton import sync
 from pelton.errors import StreamNotFoundError
-from pelton.plgd.bus import NoEventStream
+from pelton.plgd.bus import NoEventStreamError
 from pelton.plgd.fleet import Faults
 from pelton.plgd.gateway import BlockingGatewayClient, GatewayError, TokenVerifier
 from pelton.plgd.reconcile import GatewaySource, Reconciler, StoreSource, sources
@@ -221,7 +221,7 @@ def test_a_stream_that_goes_away_before_the_repairs_is_told(
                 deleting.set()
 
         gone = Reconciler(client, Deleting(store), policy=EVERYTHING)
-        with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
+        with pytest.raises(NoEventStreamError, match="pelton stream add EVENTS"):
             gone.run()
         assert deleting.is_set()
         with pytest.raises(StreamNotFoundError):

@@ -24,7 +24,7 @@ from pelton.plgd.store import (
     Outbox,
     SqliteStore,
     StoreError,
-    VersionConflict,
+    VersionConflictError,
 )
 from pelton.plgd.wire import events_pb2 as events
 from tests.plgd.stores import KINDS, Place, places
@@ -101,7 +101,7 @@ def test_rivals_lose_no_change(place: Place) -> None:
                     try:
                         aggregates(store).change(LIGHT, "a", 1, once_more)
                         break
-                    except VersionConflict:
+                    except VersionConflictError:
                         continue
 
     threads = [threading.Thread(target=work) for _ in range(3)]
@@ -139,7 +139,7 @@ def test_a_version_that_is_not_expected_changes_nothing(place: Place) -> None:
         aggregates(store).change(LIGHT, "a", 1, once_more)
         state = store.load(LIGHT)
         assert state is not None
-        with pytest.raises(VersionConflict, match=f"aggregate {LIGHT}"):
+        with pytest.raises(VersionConflictError, match=f"aggregate {LIGHT}"):
             store.append(state, [], [], after=-1)
         with pytest.raises(ValueError, match="not of aggregate other"):
             aggregates(store).change("other", "a", 1, once_more)

@@ -16,9 +16,9 @@ import pytest
 from pelton import StreamConfig, connect
 from pelton.errors import PeltonError
 from pelton.plgd import decode
-from pelton.plgd.bus import NoEventStream
+from pelton.plgd.bus import NoEventStreamError
 from pelton.plgd.fleet import FleetConfig, FleetRun
-from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.reasons import UndecodableEventError
 from pelton.plgd.store import Outbox, SqliteStore, StoreError
 from pelton.plgd.store import sqlite as of_sqlite
 from pelton.plgd.store.mongo import MongoStore
@@ -116,7 +116,7 @@ def test_damaged_pages_and_rows_are_told(tmp_path: Path, seed: int) -> None:
                 for state in store.aggregates():
                     list(store.events(state.aggregate_id))
                 list(store.outgoing())
-        except (StoreError, UndecodableEvent) as error:
+        except (StoreError, UndecodableEventError) as error:
             told.append(str(error))
     assert any("is malformed: the file is damaged; restore" in text for text in told)
     assert all(str(tmp_path) in text or "(aggregate " in text for text in told)
@@ -131,7 +131,7 @@ def test_damaged_pages_and_rows_are_told(tmp_path: Path, seed: int) -> None:
         db.close()
         with (
             SqliteStore(tmp_path / "row") as store,
-            pytest.raises(UndecodableEvent, match=f"{text}.*aggregate {name}"),
+            pytest.raises(UndecodableEventError, match=f"{text}.*aggregate {name}"),
         ):
             store.load(name)
 
@@ -213,7 +213,7 @@ def test_an_outbox_goes_on_when_its_stream_or_server_is_back(
                 assert await outbox.relay() == 1
                 await js.delete_stream("EVENTS")
                 change(LIGHT, "a", 1, once_more)
-                with pytest.raises(NoEventStream, match="pelton stream add EVENTS"):
+                with pytest.raises(NoEventStreamError, match="pelton stream add EVENTS"):
                     await outbox.relay()
                 assert len(store.outgoing()) == 1
                 await js.create_stream(config)

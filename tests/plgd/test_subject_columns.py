@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.plgd import EVENT_TYPES, Kind, Subject, parse_subject
-from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.reasons import UndecodableEventError
 from pelton.plgd.subject_columns import Places
 from tests.plgd import vectors
 
@@ -24,10 +24,10 @@ USUAL = st.builds(
 GOOD = st.sampled_from([vectors.CHANGED_SUBJECT, vectors.REGISTERED_SUBJECT])
 
 
-def parsed(subject: str) -> Subject | UndecodableEvent:
+def parsed(subject: str) -> Subject | UndecodableEventError:
     try:
         return parse_subject(subject)
-    except UndecodableEvent as bad:
+    except UndecodableEventError as bad:
         return bad
 
 
@@ -40,8 +40,8 @@ def test_many_subjects_say_what_each_says(subjects: list[str]) -> None:
     for place, subject in enumerate(subjects):
         told = {name: columns[name][place] for name in names}
         found, one = places.at(place), parsed(subject)
-        if isinstance(one, UndecodableEvent):
-            assert isinstance(found, UndecodableEvent)
+        if isinstance(one, UndecodableEventError):
+            assert isinstance(found, UndecodableEventError)
             assert (found.reason, found.detail) == (one.reason, one.detail)
             assert (told, places.type_of[place]) == (dict.fromkeys(names), -1)
             continue
@@ -53,7 +53,7 @@ def test_many_subjects_say_what_each_says(subjects: list[str]) -> None:
 def test_a_message_without_a_subject_has_the_last_place() -> None:
     places = Places(pa.array([vectors.CHANGED_SUBJECT]))
     bad = places.at(1)
-    assert isinstance(bad, UndecodableEvent)
+    assert isinstance(bad, UndecodableEventError)
     assert bad.detail == "no subject"
     assert np.array_equal(places.type_of, [0, -1])
     assert places.column("device_id").to_pylist()[1] is None

@@ -13,7 +13,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.types import LongType
 
 from pelton.spark.iceberg import compaction
-from pelton.spark.iceberg.commits import FilesGone, Tables
+from pelton.spark.iceberg.commits import FilesGoneError, Tables
 from pelton.spark.iceberg.compaction import compact, plan, rewrite
 from pelton.spark.iceberg.maintenance import maintain
 from pelton.spark.tables.marks import Mark
@@ -173,7 +173,7 @@ def test_a_commit_whose_files_are_gone_is_not_made(where):
     entries = files(where)
     compact(where, WHOLE)
     write = write_of(where, [1000], removed=entries[:1])
-    with pytest.raises(FilesGone, match=r"another writer has changed test\.lake\.t: 1 files"):
+    with pytest.raises(FilesGoneError, match=r"another writer has changed test\.lake\.t: 1 files"):
         Tables().commit(where, write)
     assert sequences(where) == list(range(60))
 

@@ -34,7 +34,7 @@ _TRIES = 100
 _NOT_BEGUN = PeltonError("not begun")
 
 
-class ApplyFailed(PeltonError):
+class ApplyError(PeltonError):
     """A change was refused by the server.
 
     The changes before it are made, and of those after it only some that were on their way.
@@ -49,7 +49,7 @@ def check(plan: Plan, *, allow_data_loss: bool) -> None:
     """Raise PeltonError unless the whole plan may be carried out."""
     if plan.refused:
         texts = [f"cannot change {each.title}: {'; '.join(each.reasons)}" for each in plan.refused]
-        raise ApplyFailed("; ".join(texts))
+        raise ApplyError("; ".join(texts))
     if plan.losses and not allow_data_loss:
         lost = "; ".join(f"{each.action} {each.title} loses {each.loss}" for each in plan.losses)
         raise DataLossError(f"{lost}; --allow-data-loss does it")
@@ -68,8 +68,8 @@ def execute(
 
     ``together`` calls a function for each of some changes, one by one or several at a time.
 
-    Raises DataLossError and ApplyFailed before the first change if the plan must not be carried out, and
-    ApplyFailed when the server refuses one.
+    Raises DataLossError and ApplyError before the first change if the plan must not be carried out, and
+    ApplyError when the server refuses one.
     """
     check(plan, allow_data_loss=allow_data_loss)
     made = 0
@@ -86,7 +86,7 @@ def execute(
             change, error = first
             rest = f"{made} of {len(plan.pending)} changes were made"
             text = f"cannot {change.action} {change.title}: {error}; {rest}"
-            raise ApplyFailed(text) from error
+            raise ApplyError(text) from error
     return made
 
 

@@ -43,7 +43,7 @@ KNOWN_MAX = 10_000
 BINDING_TRIES = 50
 
 
-class QueueMismatch(ValueError):
+class QueueMismatchError(ValueError):
     """A queue has consumers with priorities, and this process has them without, or the reverse."""
 
 
@@ -129,7 +129,7 @@ class QueueBroker:
     ) -> None:
         """Make the consumers of a queue; nothing changes when they exist.
 
-        ``expires_s``: how long a transient queue stays without a reader. QueueMismatch: another process
+        ``expires_s``: how long a transient queue stays without a reader. QueueMismatchError: another process
         uses the queue with, or without, priorities.
         """
         stream = self.names.stream(transient=transient)
@@ -138,7 +138,7 @@ class QueueBroker:
                 return
             for name, _ in self.names.consumers(queue, priorities=not self.options.priorities)[:1]:
                 if not transient and self._exists(stream, name):
-                    raise QueueMismatch(
+                    raise QueueMismatchError(
                         f"the queue {queue!r} was declared with priorities="
                         f"{not self.options.priorities} in broker_transport_options; "
                         "use the same value, or delete the queue first"

@@ -12,7 +12,7 @@
 `bus`, `store`, `gateway` and `reconcile` are imported by their names. The functions that this
 package exports open no connection::
 
-    event = decode(subject, payload)              # raises UndecodableEvent: .reason, .detail
+    event = decode(subject, payload)              # raises UndecodableEventError: .reason, .detail
     event.message, event.version, event.href, event.content_value()
     table = decode_batch(subjects, payloads)      # one row for each message, column `error` or null
     encoded = encode(message, owner="a")          # .subject, .payload, .message_id
@@ -30,7 +30,7 @@ except ModuleNotFoundError as problem:
     raise not_installed(problem, "plgd") from None
 from .ids import aggregate_id, href_id, links_id, metadata_id, owner_id, services_id
 from .kinds import EVENT_TYPES, Kind
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 from .subjects import Era, LeadType, Subject, named_filter, parse_subject
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
     "LeadType",
     "Reason",
     "Subject",
-    "UndecodableEvent",
+    "UndecodableEventError",
     "aggregate_id",
     "content_json",
     "decode",

@@ -21,7 +21,7 @@ from pelton.errors import NoRespondersError, PeltonError, PeltonTimeoutError, Pu
 
 from .codec import Encoded, Event, decode, encode, encode_registration
 from .kinds import Kind, type_of
-from .reasons import UndecodableEvent
+from .reasons import UndecodableEventError
 from .subjects import Era, LeadType
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WAITING_MAX = 4096
 
 
-class NoEventStream(PeltonError):
+class NoEventStreamError(PeltonError):
     """No stream takes the subject of an event, so nothing was stored."""
 
     def __init__(self, subject: str) -> None:
@@ -70,14 +70,14 @@ class Received:
     subject: str
     payload: bytes
     event: Event | None = None
-    error: UndecodableEvent | None = None
+    error: UndecodableEventError | None = None
 
 
 def read(subject: str, payload: bytes) -> Received:
     """A message as event or error."""
     try:
         return Received(subject, payload, decode(subject, payload))
-    except UndecodableEvent as bad:
+    except UndecodableEventError as bad:
         return Received(subject, payload, error=bad)
 
 
@@ -107,7 +107,7 @@ class EventBus:
     async def publish(self, message: Any, *, owner: str = "") -> PubAck | None:
         """Publish an event; the stream's ack, or None without JetStream.
 
-        A registration has its owner itself. Raises NoEventStream when no stream takes it.
+        A registration has its owner itself. Raises NoEventStreamError when no stream takes it.
         """
         return await self.send(self.encoded(message, owner))
 
@@ -125,7 +125,7 @@ class EventBus:
     async def send_all(self, items: Iterable[Publishable]) -> int:
         """Publish many encoded events, with many acks outstanding; the number of them.
 
-        Raises NoEventStream, or PublishFailedError with those that no stream acknowledged.
+        Raises NoEventStreamError, or PublishFailedError with those that no stream acknowledged.
         """
         count = 0
         if self.jetstream is None:
@@ -144,14 +144,14 @@ class EventBus:
         return count
 
     async def _explain(self, subject: str, error: Exception) -> None:
-        """Raise NoEventStream if that is why a publish failed."""
+        """Raise NoEventStreamError if that is why a publish failed."""
         assert self.jetstream is not None
         try:
             found = await self.jetstream.stream_names(subject)
         except PeltonError:
             return
         if not found:
-            raise NoEventStream(subject) from error
+            raise NoEventStreamError(subject) from error
 
     def subscribe(
         self, patterns: str | Iterable[str] = "plgd.owners.>", *, queue: str = ""

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from .content import decode_content
 from .ids import aggregate_id, links_id, metadata_id, owner_id
 from .kinds import EVENT_TYPES, EventType, Kind, type_of
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 from .subjects import (
     Era,
     LeadType,
@@ -82,7 +82,7 @@ class Event:
     def content_value(self) -> Any:
         """The content as a value; None if it is empty or the event has none.
 
-        :raises UndecodableEvent: ``content`` if the data is not of its content type.
+        :raises UndecodableEventError: ``content`` if the data is not of its content type.
         """
         content = getattr(self.message, "content", None)
         if content is None:
@@ -100,17 +100,19 @@ class Encoded:
 
 
 def unpack(data: bytes) -> bytes:
-    """The content of a snappy block; ``UndecodableEvent`` with the reason ``snappy`` for other bytes."""
+    """The content of a snappy block; ``UndecodableEventError`` with the reason ``snappy`` for other bytes."""
     try:
         if not data:
-            raise UndecodableEvent(Reason.SNAPPY, "no data")
+            raise UndecodableEventError(Reason.SNAPPY, "no data")
         if (size := snappy.decompress_raw_len(data)) > MAX_UNPACKED:
-            raise UndecodableEvent(Reason.SNAPPY, f"{size} bytes unpacked, over {MAX_UNPACKED}")
+            raise UndecodableEventError(
+                Reason.SNAPPY, f"{size} bytes unpacked, over {MAX_UNPACKED}"
+            )
         return bytes(snappy.decompress_raw(data))
-    except UndecodableEvent:
+    except UndecodableEventError:
         raise
     except Exception as error:  # cramjam raises its own class, and others for other damage
-        raise UndecodableEvent(Reason.SNAPPY, f"no snappy block: {error}") from error
+        raise UndecodableEventError(Reason.SNAPPY, f"no snappy block: {error}") from error
 
 
 def pack(message: Message) -> bytes:
@@ -119,13 +121,13 @@ def pack(message: Message) -> bytes:
 
 
 def parse_envelope(payload: bytes) -> envelope_pb2.Event:
-    """The envelope of a payload; ``UndecodableEvent`` with the reason ``envelope`` for other bytes."""
+    """The envelope of a payload; ``UndecodableEventError`` with the reason ``envelope`` for other bytes."""
     try:
         envelope = Envelope.FromString(payload)
     except DecodeError as error:
-        raise UndecodableEvent(Reason.ENVELOPE, f"no envelope: {error}") from error
+        raise UndecodableEventError(Reason.ENVELOPE, f"no envelope: {error}") from error
     if not envelope.event_type:
-        raise UndecodableEvent(Reason.ENVELOPE, "no envelope: no event type")
+        raise UndecodableEventError(Reason.ENVELOPE, "no envelope: no event type")
     return envelope
 
 
@@ -141,24 +143,26 @@ def decode_version(payload: bytes) -> tuple[str, str, int] | None:
 
 
 def parse_event(event_type: EventType, data: bytes) -> Any:
-    """The message of unpacked data; ``UndecodableEvent`` with the reason ``event`` for other data."""
+    """The message of unpacked data; ``UndecodableEventError`` with the reason ``event`` for other data."""
     try:
         return event_type.message.FromString(data)
     except DecodeError as error:
-        raise UndecodableEvent(Reason.EVENT, f"no {event_type.name}: {error}") from error
+        raise UndecodableEventError(Reason.EVENT, f"no {event_type.name}: {error}") from error
 
 
 def parse_registration(event_type: str, payload: bytes) -> Any:
-    """The message of a registration; raises ``UndecodableEvent``."""
+    """The message of a registration; raises ``UndecodableEventError``."""
     try:
         wrapper = Registration.FromString(unpack(payload))
     except DecodeError as error:
-        raise UndecodableEvent(Reason.ENVELOPE, f"no registration: {error}") from error
+        raise UndecodableEventError(Reason.ENVELOPE, f"no registration: {error}") from error
     field = wrapper.WhichOneof("type")
     if field is None:
-        raise UndecodableEvent(Reason.ENVELOPE, "a registration without an event")
+        raise UndecodableEventError(Reason.ENVELOPE, "a registration without an event")
     if field != REGISTRATION_FIELDS[event_type]:
-        raise UndecodableEvent(Reason.MISMATCH, f"the subject says {event_type}, the event {field}")
+        raise UndecodableEventError(
+            Reason.MISMATCH, f"the subject says {event_type}, the event {field}"
+        )
     return getattr(wrapper, field)
 
 
@@ -176,7 +180,7 @@ def mismatch(subject: Subject, envelope: envelope_pb2.Event) -> str:
 def decode(subject: str | Subject, payload: bytes) -> Event:
     """The event of a message of the bus, of every era of the hub.
 
-    :raises UndecodableEvent: with the ``reason`` for a dead letter.
+    :raises UndecodableEventError: with the ``reason`` for a dead letter.
     """
     parsed = parse_subject(subject) if isinstance(subject, str) else subject
     event_type = EVENT_TYPES[parsed.event_type]
@@ -184,9 +188,11 @@ def decode(subject: str | Subject, payload: bytes) -> Event:
         return Event(parsed, event_type, parse_registration(parsed.event_type, payload))
     envelope = parse_envelope(payload)
     if envelope.event_type not in EVENT_TYPES:
-        raise UndecodableEvent(Reason.EVENT_TYPE, f"no event type {envelope.event_type[:100]!r}")
+        raise UndecodableEventError(
+            Reason.EVENT_TYPE, f"no event type {envelope.event_type[:100]!r}"
+        )
     if difference := mismatch(parsed, envelope):
-        raise UndecodableEvent(Reason.MISMATCH, difference)
+        raise UndecodableEventError(Reason.MISMATCH, difference)
     message = parse_event(event_type, unpack(envelope.data))
     return Event(parsed, event_type, message, envelope.aggregate_id, envelope.version)
 

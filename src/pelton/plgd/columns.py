@@ -22,7 +22,7 @@ from .content_columns import contents_as_json
 from .ids import href_id
 from .kinds import EVENT_TYPES, EventType, Kind
 from .plain import PLAIN, fitted, named, scan
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 from .subject_columns import Places
 from .wire import events_pb2 as events
 
@@ -252,7 +252,7 @@ class Group:
         self.data: list[bytes] = []
 
     def add(self, row: int, subject: Subject, payload: bytes) -> None:
-        """Decode one message; raises ``UndecodableEvent``."""
+        """Decode one message; raises ``UndecodableEventError``."""
         event_type = self.type
         if event_type.kind is Kind.REGISTRATIONS:
             message = parse_registration(event_type.name, payload)
@@ -261,7 +261,7 @@ class Group:
             try:
                 envelope = Envelope.FromString(payload)
             except DecodeError as error:
-                raise UndecodableEvent(Reason.ENVELOPE, f"no envelope: {error}") from error
+                raise UndecodableEventError(Reason.ENVELOPE, f"no envelope: {error}") from error
             if envelope.event_type != event_type.name or envelope.group_id != subject.device_id:
                 raise disagreement(subject, envelope)
             data = envelope.data
@@ -275,7 +275,9 @@ class Group:
             try:
                 message = event_type.message.FromString(data)
             except DecodeError as error:
-                raise UndecodableEvent(Reason.EVENT, f"no {event_type.name}: {error}") from error
+                raise UndecodableEventError(
+                    Reason.EVENT, f"no {event_type.name}: {error}"
+                ) from error
             self.envelopes.append(envelope)
             self.data.append(data)
         self.rows.append(row)
@@ -305,14 +307,16 @@ class Group:
         return columns, same
 
 
-def disagreement(subject: Subject, envelope: Any) -> UndecodableEvent:
+def disagreement(subject: Subject, envelope: Any) -> UndecodableEventError:
     """Why an envelope does not fit its subject."""
     if not envelope.event_type:
-        return UndecodableEvent(Reason.ENVELOPE, "no envelope: no event type")
+        return UndecodableEventError(Reason.ENVELOPE, "no envelope: no event type")
     if envelope.event_type not in EVENT_TYPES:
-        return UndecodableEvent(Reason.EVENT_TYPE, f"no event type {envelope.event_type[:100]!r}")
+        return UndecodableEventError(
+            Reason.EVENT_TYPE, f"no event type {envelope.event_type[:100]!r}"
+        )
     said = f"{envelope.event_type} of device {envelope.group_id[:100]!r}"
-    return UndecodableEvent(
+    return UndecodableEventError(
         Reason.MISMATCH,
         f"the subject says {subject.event_type} of device {subject.device_id!r}, the envelope {said}",
     )
@@ -442,13 +446,13 @@ def one_by_one(
     for row, code, payload in rows:
         found = places.at(code)
         try:
-            if isinstance(found, UndecodableEvent):
+            if isinstance(found, UndecodableEventError):
                 raise found
             name = found.event_type
             if name not in groups:
                 groups[name] = Group(EVENT_TYPES[name])
             groups[name].add(row, found, payload or b"")
-        except UndecodableEvent as bad:
+        except UndecodableEventError as bad:
             bad_rows.append(row)
             reasons.append(bad.reason.value)
             details.append(bad.detail)

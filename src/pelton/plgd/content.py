@@ -23,7 +23,7 @@ from typing import Any
 import cbor2
 import msgspec
 
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 
 OCF_CBOR, CBOR, JSON, TEXT, NONE = 10_000, 60, 50, 0, -1
 FORMAT_OF_TYPE = {
@@ -43,7 +43,7 @@ def format_of(content_type: str) -> int | None:
 def decode_content(data: bytes, content_type: str, content_format: int = NONE) -> Any:
     """The value of a content; None if it is empty.
 
-    :raises UndecodableEvent: ``content`` if the data is not of its type.
+    :raises UndecodableEventError: ``content`` if the data is not of its type.
     """
     if not data:
         return None
@@ -69,7 +69,7 @@ def decode_content(data: bytes, content_type: str, content_format: int = NONE) -
         ArithmeticError,
     ) as error:
         name = content_type or f"format {content_format}"
-        raise UndecodableEvent(Reason.CONTENT, f"no {name}: {error}") from error
+        raise UndecodableEventError(Reason.CONTENT, f"no {name}: {error}") from error
     return data
 
 
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 def content_json(data: bytes, content_type: str, content_format: int = NONE) -> str | None:
     """A content as JSON text; None if it is empty.
 
-    :raises UndecodableEvent: ``content`` if the data is not of its type.
+    :raises UndecodableEventError: ``content`` if the data is not of its type.
     """
     value = decode_content(data, content_type, content_format)
     if value is None and not data:
@@ -113,4 +113,4 @@ def content_json(data: bytes, content_type: str, content_format: int = NONE) -> 
             value = plain(value)
         return msgspec.json.encode(value).decode()
     except (ValueError, RecursionError, OverflowError) as error:
-        raise UndecodableEvent(Reason.CONTENT, f"cannot be JSON: {error}") from error
+        raise UndecodableEventError(Reason.CONTENT, f"cannot be JSON: {error}") from error

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pelton.core.bulk.cbor import json_of_cbor
 
 from .content import CBOR, OCF_CBOR, content_json, format_of
-from .reasons import UndecodableEvent
+from .reasons import UndecodableEventError
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -59,7 +59,7 @@ def others(
     for row in zip(*rows, strict=True):
         try:
             told.append((content_json(*row), None, None))
-        except UndecodableEvent as bad:
+        except UndecodableEventError as bad:
             told.append((None, bad.reason.value, bad.detail))
     mask, nothing = pa.array(rest), pa.nulls(len(column), pa.string())
     texts, errors, details = (pa.array(values, pa.string()) for values in zip(*told, strict=True))

@@ -19,7 +19,7 @@ class Reason(StrEnum):
     CONTENT = "content"  # the content is not of its content type
 
 
-class UndecodableEvent(PeltonError, ValueError):
+class UndecodableEventError(PeltonError, ValueError):
     """A message that is no event of the hub: ``reason`` and ``detail``."""
 
     def __init__(self, reason: Reason, detail: str) -> None:

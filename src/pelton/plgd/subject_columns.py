@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .kinds import EVENT_TYPES, Kind
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 from .subjects import LEAD, Subject, parse_subject
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Places:
         """The event types, with their numbers in ``type_of``."""
         self.type_of = np.full(len(texts) + 1, -1, np.int64)
         """The number of each subject's event type, -1 for none."""
-        self._found: dict[int, Subject | UndecodableEvent] = {}
+        self._found: dict[int, Subject | UndecodableEventError] = {}
         self._columns: dict[str, pa.Array] = {}
         self._tokens = Tokens(texts)
         types, codes = self._tokens.event_types()
@@ -55,19 +55,19 @@ class Places:
                 name = found.event_type
                 self.type_of[place] = self.plain.setdefault(name, len(self.plain))
 
-    def at(self, place: int) -> Subject | UndecodableEvent:
+    def at(self, place: int) -> Subject | UndecodableEventError:
         """One of them."""
         found = self._found.get(place)
         if found is None:
             found = self._found[place] = self._parsed(place)
         return found
 
-    def _parsed(self, place: int) -> Subject | UndecodableEvent:
+    def _parsed(self, place: int) -> Subject | UndecodableEventError:
         if place == len(self.texts):
-            return UndecodableEvent(Reason.SUBJECT, "no subject")
+            return UndecodableEventError(Reason.SUBJECT, "no subject")
         try:
             return parse_subject(self.texts[place].as_py())
-        except UndecodableEvent as bad:
+        except UndecodableEventError as bad:
             return bad
 
     def column(self, name: str) -> pa.Array:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .ids import aggregate_id, href_id, owner_id, type_id
 from .kinds import EVENT_TYPES, EventType, Kind
-from .reasons import Reason, UndecodableEvent
+from .reasons import Reason, UndecodableEventError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,17 +73,17 @@ class LeadType:
         return f".{LEAD}." + (type_id(chosen) if self.as_uuid else re.sub(r"[*>$]", "_", chosen))
 
 
-def _refuse(subject: str, why: str) -> UndecodableEvent:
-    return UndecodableEvent(Reason.SUBJECT, f"{why}: {subject[:200]!r}")
+def _refuse(subject: str, why: str) -> UndecodableEventError:
+    return UndecodableEventError(Reason.SUBJECT, f"{why}: {subject[:200]!r}")
 
 
 def _known(event_type: str, kind: Kind) -> None:
     """Refuse an event type that no hub publishes at this place."""
     known = EVENT_TYPES.get(event_type)
     if known is None:
-        raise UndecodableEvent(Reason.EVENT_TYPE, f"no event type {event_type[:100]!r}")
+        raise UndecodableEventError(Reason.EVENT_TYPE, f"no event type {event_type[:100]!r}")
     if known.kind is not kind:
-        raise UndecodableEvent(
+        raise UndecodableEventError(
             Reason.EVENT_TYPE, f"{event_type} is no event of {kind.value} but of {known.kind.value}"
         )
 
@@ -92,7 +92,7 @@ def _known(event_type: str, kind: Kind) -> None:
 def parse_subject(subject: str) -> Subject:
     """The parts of an event's subject, of every era.
 
-    :raises UndecodableEvent: ``subject`` if it is not that of an event, ``event_type`` if it names a
+    :raises UndecodableEventError: ``subject`` if it is not that of an event, ``event_type`` if it names a
         type that no hub has there.
     """
     tokens = subject.split(".")

@@ -32,7 +32,7 @@ class ReadError(RuntimeError):
     """A stream could not be read; the text says which and why."""
 
 
-class StreamMissing(ReadError):
+class StreamMissingError(ReadError):
     """The stream does not exist on the servers."""
 
 
@@ -129,12 +129,12 @@ def jetstream_for(servers: Servers) -> JetStream:
 def stream_info(servers: Servers, stream: str, *, deleted_details: bool = False) -> StreamInfo:
     """The server's information about a stream; with ``deleted_details`` also all its holes.
 
-    Raises :class:`ReadError`; :class:`StreamMissing` when the stream does not exist.
+    Raises :class:`ReadError`; :class:`StreamMissingError` when the stream does not exist.
     """
     try:
         return jetstream_for(servers).stream_info(stream, deleted_details=deleted_details)
     except StreamNotFoundError:
-        raise StreamMissing(f"there is no stream {stream} on {servers}") from None
+        raise StreamMissingError(f"there is no stream {stream} on {servers}") from None
     except NoRespondersError:
         raise ReadError(f"{servers} has no JetStream") from None
     except (PeltonError, ReadError) as error:

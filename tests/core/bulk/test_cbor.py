@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pelton.core.bulk.cbor import json_of_cbor
 from pelton.plgd.content import OCF_CBOR, content_json
-from pelton.plgd.reasons import UndecodableEvent
+from pelton.plgd.reasons import UndecodableEventError
 
 ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
 PLAIN = st.recursive(
@@ -57,7 +57,7 @@ def read(rows: list[bytes], begin: int = 0) -> list[str | None]:
 def by_library(row: bytes) -> str | None:
     try:
         return content_json(row, "", OCF_CBOR)
-    except UndecodableEvent:
+    except UndecodableEventError:
         return None
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pelton.plgd.fleet import Faults
 from pelton.plgd.spark.batches import take_batch
 from pelton.plgd.spark.iceberg_lake import IcebergLake
-from pelton.plgd.spark.lake import Begun, ChangedTable, Lake
+from pelton.plgd.spark.lake import Begun, ChangedTableError, Lake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.tables import TABLES
 from pelton.plgd.tables.opening import dataset
@@ -49,7 +49,7 @@ class Beside(Lake):
     def commit(self, *args: Any) -> Any:
         try:
             return super().commit(*args)
-        except ChangedTable:
+        except ChangedTableError:
             self.again += 1
             raise
 

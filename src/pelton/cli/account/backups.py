@@ -116,7 +116,7 @@ def _one(
     check: bool,
 ) -> dict[str, Any]:
     """Back up one stream; what became of it."""
-    from pelton.client.sync.backup import BackupFailed
+    from pelton.client.sync.backup import BackupError
     from pelton.errors import ApiError, PeltonTimeoutError
 
     name = stream.config.name
@@ -131,7 +131,7 @@ def _one(
         else:
             coming = backups.begin(jetstream, name, consumers, check)
             received, _ = backups.receive(coming, folder, progress=not session.as_json)
-    except (ApiError, BackupFailed, PeltonTimeoutError) as error:
+    except (ApiError, BackupError, PeltonTimeoutError) as error:
         state = "warning" if memory and isinstance(error, ApiError) else "failed"
         return _said(session, {"stream": name, "state": state, "text": str(error)})
     text = f"{size(received)} in {time.monotonic() - started:.1f} s"

@@ -118,10 +118,10 @@ def watch_of(
 
 
 def born_alerts(client: Client, alerts: str) -> int:
-    """When the stream of alerts was made, which is now if it was not there; NotTaken if it takes no alerts."""
+    """When the stream of alerts was made, which is now if it was not there; NotTakenError if it takes no alerts."""
     from pelton.client.base.models import StreamConfig
     from pelton.errors import StreamNotFoundError
-    from pelton.plgd.spark.alerts import SUBJECT, NotTaken
+    from pelton.plgd.spark.alerts import SUBJECT, NotTakenError
 
     js = client.jetstream()
     try:
@@ -129,7 +129,7 @@ def born_alerts(client: Client, alerts: str) -> int:
     except StreamNotFoundError:
         info = js.create_stream(StreamConfig(name=alerts, subjects=[f"{SUBJECT}.>"]))
     if alerts not in js.stream_names(f"{SUBJECT}.>"):
-        raise NotTaken(alerts)
+        raise NotTakenError(alerts)
     return int(info.created)
 
 

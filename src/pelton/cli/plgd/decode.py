@@ -155,7 +155,7 @@ def described(message: _Raw) -> dict[str, Any]:
     """A message as data; with ``error`` and ``detail`` if it is no event, or its content is none."""
     from google.protobuf.json_format import MessageToDict
 
-    from pelton.plgd import UndecodableEvent
+    from pelton.plgd import UndecodableEventError
     from pelton.plgd import decode as decode_event
     from pelton.plgd.content import plain
 
@@ -172,7 +172,7 @@ def described(message: _Raw) -> dict[str, Any]:
             "message": MessageToDict(event.message, preserving_proto_field_name=True),
         }
         row["content"] = plain(event.content_value())
-    except UndecodableEvent as error:
+    except UndecodableEventError as error:
         from pelton.cli.output import payload
 
         row |= {"error": error.reason.value, "detail": error.detail} | payload(message.payload)

@@ -71,7 +71,7 @@ def publish(
     pelton plgd publish --devices 20 --for 10m --create
     """
     try:
-        from pelton.plgd.bus import NoEventStream
+        from pelton.plgd.bus import NoEventStreamError
         from pelton.plgd.fleet import FleetRun
     except ImportError as problem:
         raise needs(problem) from None
@@ -90,7 +90,7 @@ def publish(
         count = 0
         if first is not None:
             if stream not in js.stream_names(first.subject):
-                raise NoEventStream(first.subject)
+                raise NoEventStreamError(first.subject)
             count = _publish(js, chain([first], waiting), rate)
         after = js.stream_info(stream).state.messages
     if session.as_json:

@@ -128,7 +128,7 @@ def reconcile(session: Session, /, stream: str, owner: str, **asked: Any) -> int
 def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
     """The source that the options name."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its lines say less than the error
-    from pelton.plgd.gateway import BlockingGatewayClient, InvalidToken, claimed_owner
+    from pelton.plgd.gateway import BlockingGatewayClient, InvalidTokenError, claimed_owner
     from pelton.plgd.reconcile import GatewaySource, StoreSource
 
     if asked["place"]:
@@ -145,7 +145,7 @@ def _source(stack: ExitStack, owner: str, asked: dict[str, Any]) -> Source:
         raise click.UsageError("a gateway needs --token or --token-file")
     try:
         claimed = claimed_owner(first, asked["owner_claim"])
-    except InvalidToken as error:
+    except InvalidTokenError as error:
         raise click.UsageError(str(error)) from None
     if owner not in ("", claimed):
         raise click.UsageError(f"the token is of the owner {claimed!r}, not of {owner!r}")

@@ -217,7 +217,7 @@ def run(session: Session, /, folder: Path, stream: str, port: int, **given: Any)
 
 def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **given: Any) -> bool:
     """Run the query until it ends, or is asked to stop; whether it was."""
-    from pelton.pipeline.running.supervising import QueryEnded, stop_signals
+    from pelton.pipeline.running.supervising import QueryEndedError, stop_signals
     from pelton.spark.session import end_session
 
     stopping = threading.Event()
@@ -231,7 +231,7 @@ def run_query(lake: Lake, folder: Path, source: Source, progress: Progress, **gi
                 try:
                     followed(spark, source, lake, progress, tries, **given)
                     break
-                except QueryEnded as error:
+                except QueryEndedError as error:
                     said = f"{in_words(str(error), source.stream)} (see {log})"
                     if given["once"] or is_final(error, said):
                         raise click.ClickException(said) from None
@@ -260,7 +260,7 @@ def followed(
     tries: Tries,
     **given: Any,
 ) -> None:
-    """Follow the stream with one query, until that ends or is asked to; QueryEnded if it fails."""
+    """Follow the stream with one query, until that ends or is asked to; QueryEndedError if it fails."""
     from pelton.pipeline.running.supervising import check_query, stop_after_batch
     from pelton.plgd.spark.running import stream as start
 

@@ -27,14 +27,14 @@ END_TIMEOUT_S = 3600.0
 """The timeout for the last answer: the server syncs everything first."""
 
 
-class BackupFailed(PeltonError):
+class BackupError(PeltonError):
     """The server gave up a backup; str() says why."""
 
 
 class Backup(Iterator[bytes]):
     """A backup under way: iterate over its chunks, once; together they are the archive.
 
-    Ends with BackupFailed when the server gives up, PeltonTimeoutError when no chunk arrives. The chunks received
+    Ends with BackupError when the server gives up, PeltonTimeoutError when no chunk arrives. The chunks received
     until then are no backup.
     """
 
@@ -102,7 +102,7 @@ class Backup(Iterator[bytes]):
         self.close()
         if message.raw_headers and message.status != 204:
             line = message.raw_headers.partition(b"\r\n")[0].decode("utf-8", "replace")
-            raise BackupFailed(f"backup of stream {self.stream}: {line.removeprefix('NATS/1.0 ')}")
+            raise BackupError(f"backup of stream {self.stream}: {line.removeprefix('NATS/1.0 ')}")
         raise StopIteration
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from pelton.pipeline.logs.settings import RunError
 from pelton.pipeline.logs.shipper import Shipper, ship_forever
 from pelton.pipeline.running.supervising import (
     JvmDied,
-    QueryEnded,
+    QueryEndedError,
     brief,
     check_query,
     stop_after_batch,
@@ -166,7 +166,7 @@ class SparkThread:
             check_query(self._query)
         except JvmDied as error:
             raise RunError(f"{error} (see {log}); run again to continue") from None
-        except QueryEnded as error:
+        except QueryEndedError as error:
             raise RunError(f"the Spark query failed: {error} (see {log})") from None
 
     def stop_query(self) -> Landing | None:

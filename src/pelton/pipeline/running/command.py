@@ -14,7 +14,7 @@ from pelton.errors import not_installed
 from pelton.pipeline.display import Screen
 from pelton.pipeline.running.job import Result, own_session, taken
 from pelton.pipeline.running.numbers import QueriesView, QueryNumbers, as_data, summary_table
-from pelton.pipeline.running.supervising import QueryEnded, brief, stop_signals
+from pelton.pipeline.running.supervising import QueryEndedError, brief, stop_signals
 
 if TYPE_CHECKING:
     from pelton.pipeline.description.model import Pipeline
@@ -71,7 +71,7 @@ class _Run:
                     )
                 except StepError as error:
                     raise RunFailed(str(error)) from None
-                except QueryEnded as error:
+                except QueryEndedError as error:
                     raise RunFailed(f"{error} (see {log})") from None
                 except KeyboardInterrupt:
                     raise RunFailed("stopped at once; the next run continues from here") from None

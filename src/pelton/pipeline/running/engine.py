@@ -19,7 +19,7 @@ from pelton.pipeline.running.numbers import Board
 from pelton.pipeline.running.queries import checkpoint
 from pelton.pipeline.running.supervising import (
     NO_REASON,
-    QueryEnded,
+    QueryEndedError,
     brief,
     check_query,
     stop_after_batch,
@@ -142,19 +142,19 @@ class Engine:
         self.board.started(query)
 
     def look(self) -> bool:
-        """Whether any query still runs. Raises :class:`QueryEnded` if one has failed."""
+        """Whether any query still runs. Raises :class:`QueryEndedError` if one has failed."""
         active = False
         for query in self._queries:
             try:
                 runs = check_query(self._running[query.name], may_end=self._once)
-            except QueryEnded as error:
+            except QueryEndedError as error:
                 said = self._pipeline.hide(self._failures.pop(query.name, "") or str(error))
                 if self._may_try_again(query, said):
                     self._start(query, self._prepare(query))
                     active = True
                     continue
                 self.board.ended(query.name, said)
-                raise QueryEnded(f"query {query.name}: {said}") from None
+                raise QueryEndedError(f"query {query.name}: {said}") from None
             if not runs:
                 self.board.ended(query.name)
             active |= runs

@@ -74,7 +74,7 @@ class Job:
         ``show`` gets the numbers a few times per second; ``tell`` gets each message about progress,
         in a thread of Spark; ``warn`` gets probable mistakes (by default as Python warnings). Raises
         :class:`pelton.pipeline.running.frames.StepError` and
-        :class:`pelton.pipeline.running.supervising.QueryEnded`; the queries are then stopped.
+        :class:`pelton.pipeline.running.supervising.QueryEndedError`; the queries are then stopped.
         """
         from pelton.pipeline.running.engine import Engine
 

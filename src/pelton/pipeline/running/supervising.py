@@ -28,27 +28,27 @@ _JAVA_FAILED = re.compile(
 NO_REASON = "Spark gives no reason, as when its Python worker was killed"
 
 
-class QueryEnded(RuntimeError):
+class QueryEndedError(RuntimeError):
     """A query has ended. The text is one line that says why."""
 
 
-class JvmDied(QueryEnded):
+class JvmDied(QueryEndedError):
     """Spark has ended."""
 
 
 def check_query(query: Any, *, may_end: bool = False) -> bool:
     """Whether a query runs; False if it ended normally and ``may_end`` is set.
 
-    Raises :class:`QueryEnded`.
+    Raises :class:`QueryEndedError`.
     """
     try:
         active, failure = query.isActive, query.exception()
     except Exception:
         raise JvmDied("Spark's JVM died") from None
     if failure is not None:
-        raise QueryEnded(brief(failure)) from failure
+        raise QueryEndedError(brief(failure)) from failure
     if not active and not may_end:
-        raise QueryEnded("it ended by itself")
+        raise QueryEndedError("it ended by itself")
     return bool(active)
 
 

@@ -15,7 +15,7 @@ the owner that the token names, as if other devices did not exist.
 
 from .calling import BlockingGatewayClient, ClientTls, GatewayClient, GatewayError, Token
 from .server import GatewayServer, ServerTls
-from .tokens import InvalidToken, TokenVerifier, claimed_owner
+from .tokens import InvalidTokenError, TokenVerifier, claimed_owner
 
 __all__ = [
     "BlockingGatewayClient",
@@ -23,7 +23,7 @@ __all__ = [
     "GatewayClient",
     "GatewayError",
     "GatewayServer",
-    "InvalidToken",
+    "InvalidTokenError",
     "ServerTls",
     "Token",
     "TokenVerifier",

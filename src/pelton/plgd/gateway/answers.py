@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from ..content import NONE, decode_content
 from ..ids import aggregate_id
 from ..kinds import Kind, type_of
-from ..reasons import UndecodableEvent
+from ..reasons import UndecodableEventError
 from ..wire import events_pb2 as events
 from ..wire import gateway_pb2 as pb
 from .methods import EVENT_FIELDS, PENDING_FIELDS
@@ -272,7 +272,7 @@ def described(device: Device, types: list[str], updated: Any) -> Any:
         content = made.data.content
         try:
             body = decode_content(content.data, content.content_type, content.coap_content_format)
-        except UndecodableEvent:
+        except UndecodableEventError:
             return made  # its bytes are in data
         if isinstance(body, dict):
             made.name = text(body.get("n"))

@@ -8,7 +8,7 @@ readers.
 
 A log holds the messages that its slowest reader has not read yet, so its memory depends on the
 slowest reader and not on the number of readers. A full log waits a moment for its readers, and then
-drops the slowest ones: these get `TooSlow`, the others get all events. An event is decoded once for
+drops the slowest ones: these get `TooSlowError`, the others get all events. An event is decoded once for
 readers that keep up.
 """
 
@@ -44,11 +44,11 @@ DECODED_MAX = 256
 """Messages of a log whose events are kept decoded."""
 
 
-class TooSlow(PeltonError):
+class TooSlowError(PeltonError):
     """The reader was too slow, and the log no longer keeps events for it."""
 
 
-class BusLost(PeltonError):
+class BusLostError(PeltonError):
     """Events were lost before they reached the log."""
 
 
@@ -89,7 +89,7 @@ class Reader:
         self.woken = asyncio.Event()
 
     def take(self) -> Heard | None:
-        """The next message, None if there is none yet; raises what ended the log, or TooSlow."""
+        """The next message, None if there is none yet; raises what ended the log, or TooSlowError."""
         if self.failure is not None:
             raise self.failure
         found = self.place.heard
@@ -162,7 +162,7 @@ class Log:
             self.shrunk.set()
 
     def event(self, heard: Heard, subject: Subject) -> Event:
-        """The event of a message with this subject; raises UndecodableEvent."""
+        """The event of a message with this subject; raises UndecodableEventError."""
         if heard.event is None:
             heard.event = decode(subject, heard.data)
             self._decoded.append(heard)
@@ -178,7 +178,9 @@ class Log:
             waiting = self.count - reader.number
             self.readers.remove(reader)
             reader.fail(
-                TooSlow(f"{waiting} events wait for this subscriber, and the gateway keeps no more")
+                TooSlowError(
+                    f"{waiting} events wait for this subscriber, and the gateway keeps no more"
+                )
             )
         return len(slow)
 
@@ -230,7 +232,7 @@ class Feed:
                     largest = max(self.feeds.open.values(), key=lambda feed: feed.log.bytes)
                     await largest._shorten()
         except SlowConsumerError as error:
-            raise BusLost(f"this gateway is too slow: {error}") from error
+            raise BusLostError(f"this gateway is too slow: {error}") from error
         raise ConnectionClosedError("its connection was closed")
 
     async def _shorten(self) -> None:

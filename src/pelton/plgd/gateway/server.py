@@ -23,13 +23,13 @@ import grpc.aio
 
 from pelton.errors import PeltonError
 
-from ..reasons import UndecodableEvent
+from ..reasons import UndecodableEventError
 from ..store import StoreError
 from .answers import ANSWERS, BadRequest
-from .feeds import Feeds, TooSlow
+from .feeds import Feeds, TooSlowError
 from .methods import MESSAGE_BYTES_MAX, METHODS, SERVICE
 from .subscribing import Subscriber
-from .tokens import InvalidToken
+from .tokens import InvalidTokenError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -199,7 +199,7 @@ class GatewayServer:
             )
         try:
             return self.verifier.caller(token.strip())
-        except InvalidToken as error:
+        except InvalidTokenError as error:
             await context.abort(Code.UNAUTHENTICATED, str(error))
         raise AssertionError("abort raises")
 
@@ -216,7 +216,7 @@ class GatewayServer:
                     yield each
         except BadRequest as error:
             await context.abort(Code.INVALID_ARGUMENT, str(error))
-        except UndecodableEvent as error:
+        except UndecodableEventError as error:
             log.error("the store has a damaged event: %s", error)
             await context.abort(Code.DATA_LOSS, f"the store has a damaged event: {error}")
         except (StoreError, sqlite3.Error, OSError) as error:
@@ -244,17 +244,17 @@ class GatewayServer:
         expiry = None
         if left_s < math.inf:
             loop = asyncio.get_running_loop()
-            expiry = loop.call_later(max(left_s, 0), session.fail, InvalidToken(EXPIRED))
+            expiry = loop.call_later(max(left_s, 0), session.fail, InvalidTokenError(EXPIRED))
         try:
             async with aclosing(session.answers(requests)) as answers:
                 async for answer in answers:
                     yield answer
-        except TooSlow as error:
+        except TooSlowError as error:
             await context.abort(
                 Code.RESOURCE_EXHAUSTED,
                 f"you are too slow, and events are lost: {error}; ask for them with GetEvents",
             )
-        except InvalidToken as error:
+        except InvalidTokenError as error:
             await context.abort(Code.UNAUTHENTICATED, str(error))
         except PeltonError as error:
             await context.abort(Code.UNAVAILABLE, f"the bus is lost: {error}")

@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..reasons import UndecodableEvent
+from ..reasons import UndecodableEventError
 from ..subjects import parse_subject
 from ..wire import gateway_pb2 as pb
 from .answers import BadRequest
@@ -68,7 +68,7 @@ class Subscriber:
         self._failure: BaseException | None = None
 
     async def answers(self, requests: Any) -> AsyncGenerator[Any]:
-        """The answers to the client; raises errors of the bus, and TooSlow."""
+        """The answers to the client; raises errors of the bus, and TooSlowError."""
         reader = self._reader = await self.feeds.join(self.owner)
         if self._closed:
             self.feeds.leave(reader)
@@ -171,7 +171,7 @@ class Subscriber:
             if not asking:
                 return []
             event = reader.log.event(heard, subject)
-        except UndecodableEvent as bad:
+        except UndecodableEventError as bad:
             log.warning("subscribers get no event of a message on %s: %s", heard.subject, bad)
             return []
         return [

@@ -19,7 +19,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "Ed
 LEEWAY_S = 10.0
 
 
-class InvalidToken(PeltonError):
+class InvalidTokenError(PeltonError):
     """A token that identifies no caller: malformed, expired, of another issuer, or signed by none of the keys."""
 
 
@@ -62,11 +62,11 @@ class TokenVerifier:
         self.leeway_s = leeway_s
 
     def caller(self, token: str) -> Caller:
-        """The caller of a token, whose end includes the leeway; raises InvalidToken."""
+        """The caller of a token, whose end includes the leeway; raises InvalidTokenError."""
         try:
             kid = jwt.get_unverified_header(token).get("kid")
         except jwt.PyJWTError as error:
-            raise InvalidToken(f"no token: {error}") from error
+            raise InvalidTokenError(f"no token: {error}") from error
         named = [key for name, key in self.keys if kid is not None and name == kid]
         candidates = named or [key for name, key in self.keys if name is None or kid is None]
         problem: Exception | None = None
@@ -76,7 +76,7 @@ class TokenVerifier:
             except jwt.InvalidSignatureError as error:
                 problem = error
             except jwt.PyJWTError as error:
-                raise InvalidToken(f"the token is not valid: {error}") from error
+                raise InvalidTokenError(f"the token is not valid: {error}") from error
             except (TypeError, ValueError) as error:  # a key of another algorithm
                 problem = error
             else:
@@ -84,8 +84,8 @@ class TokenVerifier:
                 expires_s = None if ends is None else float(ends) + self.leeway_s
                 return Caller(owner_of(claims, self.owner_claim), expires_s)
         if problem is None:
-            raise InvalidToken(f"no key {kid!r}")
-        raise InvalidToken("no known key has signed the token") from problem
+            raise InvalidTokenError(f"no key {kid!r}")
+        raise InvalidTokenError("no known key has signed the token") from problem
 
     def _claims(self, token: str, key: Any) -> dict[str, Any]:
         """The claims of a token that a key has signed."""
@@ -102,12 +102,12 @@ class TokenVerifier:
 
 
 def owner_of(claims: Mapping[str, Any], owner_claim: str) -> str:
-    """The owner claim; InvalidToken if it is missing or is no text."""
+    """The owner claim; InvalidTokenError if it is missing or is no text."""
     owner = claims.get(owner_claim)
     if not isinstance(owner, str) or not owner:
-        raise InvalidToken(f"the token has no claim {owner_claim!r}")
+        raise InvalidTokenError(f"the token has no claim {owner_claim!r}")
     if owner == "*":
-        raise InvalidToken("the owner * is everybody")
+        raise InvalidTokenError("the owner * is everybody")
     return owner
 
 
@@ -116,7 +116,7 @@ def claimed_owner(token: str, owner_claim: str = OWNER_CLAIM) -> str:
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.PyJWTError as error:
-        raise InvalidToken(f"no token: {error}") from error
+        raise InvalidTokenError(f"no token: {error}") from error
     return owner_of(claims, owner_claim)
 
 

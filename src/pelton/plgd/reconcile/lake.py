@@ -35,7 +35,7 @@ COLUMNS = [
 SUBJECTS = 1000
 
 
-class NoTables(PeltonError):
+class NoTablesError(PeltonError):
     """The folder has no table of events."""
 
 
@@ -44,7 +44,7 @@ def sightings_of_tables(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sightings:
-    """Every aggregate in the tables of a folder; raises NoTables.
+    """Every aggregate in the tables of a folder; raises NoTablesError.
 
     Events that are younger than the newest row of the table are not judged. ``progress`` gets the rows that are
     read, and all of them.
@@ -52,7 +52,7 @@ def sightings_of_tables(
     made = Sightings()
     events = dataset(folder, EVENTS)
     if events is None:
-        raise NoTables(f"{folder} has no table {EVENTS!r}: not the tables of a hub's events")
+        raise NoTablesError(f"{folder} has no table {EVENTS!r}: not the tables of a hub's events")
     total, done = events.count_rows(), 0
     for batch in events.to_batches(columns=COLUMNS):
         for row in _rows(batch):

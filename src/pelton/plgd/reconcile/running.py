@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.errors import PublishFailedError
 
-from ..bus import NoEventStream
+from ..bus import NoEventStreamError
 from ..codec import Encoded, aggregate_of, encode, encode_registration
 from ..kinds import type_of
 from ..subjects import Era
@@ -261,7 +261,7 @@ class Reconciler:
         except PublishFailedError as error:
             subject = error.failures[0][0]
             if not js.stream_names(subject):
-                raise NoEventStream(subject) from error
+                raise NoEventStreamError(subject) from error
             raise
         report.published_registrations = len(report.registrations)
         report.published_states = sum(repair.is_state for _, repair in rows)

@@ -44,7 +44,7 @@ COMMAND = [
 ]
 
 
-class NotTaken(PeltonError):
+class NotTakenError(PeltonError):
     """The stream of the alerts does not take their subjects."""
 
     def __init__(self, stream: str) -> None:

@@ -20,7 +20,7 @@ from pelton.spark.tables.marks import Mark
 
 from ..tables.batch import MESSAGES
 from .buckets import Job, write_bucket
-from .lake import ChangedTable
+from .lake import ChangedTableError
 from .sharing import blocks_of, unpacked
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def take_batch(lake: Lake, rows: DataFrame, mark: Mark) -> Counts:
         reports = shuffled.mapInArrow(worker(job), "report binary").toArrow()
         try:
             return lake.commit(begun, [pickle.loads(one) for one in reports["report"].to_pylist()])
-        except ChangedTable:
+        except ChangedTableError:
             if not tries_left:
                 raise
     raise AssertionError("it returns or raises")

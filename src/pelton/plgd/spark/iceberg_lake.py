@@ -21,7 +21,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import LongType
 
 from pelton.spark.iceberg.catalogs import data_folder, failed, load, without_secret_ones
-from pelton.spark.iceberg.commits import HERE, FilesGone, Write, batch_of, prepare
+from pelton.spark.iceberg.commits import HERE, FilesGoneError, Write, batch_of, prepare
 from pelton.spark.iceberg.options import DEFAULT_CATALOG, address
 from pelton.spark.iceberg.tails import Tail, data_files, newest_of
 from pelton.spark.tables.files import StoredFile
@@ -31,7 +31,7 @@ from pelton.spark.tables.places import TableError
 
 from ..tables.folders import CATALOG, NAMESPACE, Noted, note, noted
 from ..tables.schemas import RAW, TABLES, Way
-from .lake import Begun, ChangedTable, Lake, check_columns, held_of
+from .lake import Begun, ChangedTableError, Lake, check_columns, held_of
 from .lake import rows_of as stored_rows
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ class IcebergLake(Lake):
         tail = self.known[name]
         try:
             HERE.commit(self.addresses[name], write, tail.commit, tail.read)
-        except FilesGone as gone:
-            raise ChangedTable(str(gone)) from None
+        except FilesGoneError as gone:
+            raise ChangedTableError(str(gone)) from None
 
     def files(self, name: str) -> list[StoredFile]:
         """The files of a table as it is now."""

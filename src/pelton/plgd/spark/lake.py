@@ -86,7 +86,7 @@ class Begun:
     """The files by their paths, as the tables' logs know them."""
 
 
-class ChangedTable(TableError):
+class ChangedTableError(TableError):
     """Another writer, such as a compaction, has replaced files that a batch replaces: it must be made again."""
 
 
@@ -202,7 +202,9 @@ class Lake:
         def check(there: Container[str]) -> None:
             gone = [file.logged for file in removed if file.logged not in there]
             if gone:
-                raise ChangedTable(f"another writer has changed {where}: {gone[0]} is not in it")
+                raise ChangedTableError(
+                    f"another writer has changed {where}: {gone[0]} is not in it"
+                )
 
         def change(table: DeltaTable) -> None:
             if removed:

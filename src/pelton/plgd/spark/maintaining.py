@@ -163,7 +163,7 @@ def forget_in_iceberg(
     """Remove the files of days before one from an Iceberg table, in one commit; returns them."""
     from pyiceberg.table.snapshots import Operation
 
-    from pelton.spark.iceberg.commits import HERE, FilesGone, Write
+    from pelton.spark.iceberg.commits import HERE, FilesGoneError, Write
 
     where = lake.addresses[name]
     for _ in range(TRIES):
@@ -174,7 +174,7 @@ def forget_in_iceberg(
         write = Write(lake.targets[name], removed=removed, operation=Operation.DELETE)
         try:
             HERE.commit(where, write)
-        except FilesGone:  # by a compaction or a batch that changes them
+        except FilesGoneError:  # by a compaction or a batch that changes them
             continue
         return old
     raise TableError(

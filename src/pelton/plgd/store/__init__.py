@@ -11,7 +11,7 @@ One step stores events and puts them into the outbox, so every stored event will
 """
 
 from .aggregates import Aggregates, Change
-from .model import Aggregate, EventStore, Outgoing, StoreError, VersionConflict
+from .model import Aggregate, EventStore, Outgoing, StoreError, VersionConflictError
 from .outbox import Outbox
 from .sqlite import SqliteStore
 
@@ -24,5 +24,5 @@ __all__ = [
     "Outgoing",
     "SqliteStore",
     "StoreError",
-    "VersionConflict",
+    "VersionConflictError",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..codec import aggregate_of, device_of, encode
 from ..kinds import type_of
 from ..projection import apply, new_snapshot
-from .model import Aggregate, VersionConflict
+from .model import Aggregate, VersionConflictError
 
 if TYPE_CHECKING:
     from ..subjects import Era, LeadType
@@ -40,7 +40,7 @@ class Aggregates:
     def change(self, aggregate_id: str, owner: str, now_ns: int, decide: Change) -> list[Any]:
         """Store the events that ``decide`` returns, and put them into the outbox; returns them with versions and times.
 
-        ``decide`` may be called again when another writer has changed the aggregate. Raises VersionConflict after
+        ``decide`` may be called again when another writer has changed the aggregate. Raises VersionConflictError after
         eight attempts, and ValueError for an event of another aggregate.
         """
         for attempt in range(ATTEMPTS):
@@ -50,7 +50,7 @@ class Aggregates:
                 return []
             try:
                 self._append(aggregate_id, owner, now_ns, before, events)
-            except VersionConflict:
+            except VersionConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
                 continue

@@ -19,7 +19,7 @@ from bson import Int64
 from ..codec import pack, parse_event, unpack
 from ..kinds import EVENT_TYPES, type_of
 from ..projection import apply, new_snapshot
-from ..reasons import Reason, UndecodableEvent
+from ..reasons import Reason, UndecodableEventError
 from .model import Aggregate
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def kept_events(state: Aggregate, messages: Sequence[Any], *, every_event: bool)
 
 
 def messages_of(found: Mapping[str, Any]) -> list[Any]:
-    """The events of a document, in order of version; raises UndecodableEvent for an entry that is no event."""
+    """The events of a document, in order of version; raises UndecodableEventError for an entry that is no event."""
     made = []
     for each in sorted(found.get("events", ()), key=lambda event: int(event["version"])):
         event_type = EVENT_TYPES.get(each["eventtype"])
         if event_type is None:
             name = str(each["eventtype"])[:100]
-            raise UndecodableEvent(
+            raise UndecodableEventError(
                 Reason.EVENT_TYPE, f"no event type {name!r} in {found.get('_id')}"
             )
         made.append(parse_event(event_type, unpack(bytes(each["data"]))))
@@ -134,7 +134,7 @@ def state_of(found: Mapping[str, Any], owner: str) -> Aggregate:
     """The state that a document leads to."""
     messages = messages_of(found)
     if not messages:
-        raise UndecodableEvent(Reason.EVENT, f"the document {found.get('_id')} has no events")
+        raise UndecodableEventError(Reason.EVENT, f"the document {found.get('_id')} has no events")
     snapshot = new_snapshot(messages[0])
     for message in messages:
         apply(snapshot, message)

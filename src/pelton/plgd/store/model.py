@@ -20,7 +20,7 @@ class StoreError(PeltonError):
     """Whether the same call may succeed later: a server is away."""
 
 
-class VersionConflict(PeltonError):
+class VersionConflictError(PeltonError):
     """Another writer changed the aggregate first: load it and decide again."""
 
 
@@ -61,7 +61,7 @@ class EventStore(Protocol):
         """Store events of one aggregate, the state after them, and the events to publish: all or
         nothing.
 
-        ``after`` is the version that the aggregate must have, -1 if it must not exist. Raises VersionConflict.
+        ``after`` is the version that the aggregate must have, -1 if it must not exist. Raises VersionConflictError.
         """
 
     def aggregates(

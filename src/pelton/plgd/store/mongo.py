@@ -41,7 +41,7 @@ from .documents import (
     newest,
     state_of,
 )
-from .model import Aggregate, Outgoing, StoreError, VersionConflict
+from .model import Aggregate, Outgoing, StoreError, VersionConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -207,7 +207,7 @@ class MongoStore:
     def append(
         self, state: Aggregate, events: Sequence[Any], published: Iterable[Encoded], *, after: int
     ) -> None:
-        """Store events and their outbox in one update; VersionConflict if the version is not ``after``."""
+        """Store events and their outbox in one update; VersionConflictError if the version is not ``after``."""
         with telling():
             self._prepare()
             kept = kept_events(state, events, every_event=self.every_event)
@@ -230,7 +230,7 @@ class MongoStore:
         try:
             self._events.insert_one(made)
         except DuplicateKeyError as error:
-            raise VersionConflict(f"aggregate {state.aggregate_id} exists already") from error
+            raise VersionConflictError(f"aggregate {state.aggregate_id} exists already") from error
 
     def _go_on(
         self, state: Aggregate, kept: list[Any], waiting: list[dict[str, Any]], after: int
@@ -251,7 +251,7 @@ class MongoStore:
             self._events.update_one(place, {"$set": {"isactive": False}})
             return
         if not result.modified_count:
-            raise VersionConflict(f"aggregate {state.aggregate_id} has not version {after}")
+            raise VersionConflictError(f"aggregate {state.aggregate_id} has not version {after}")
 
     def _prune(self, aggregate_id: str, kept: list[Any]) -> None:
         """Remove events below the newest snapshot, except those that wait for the bus."""

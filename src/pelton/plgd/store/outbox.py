@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import MessageNotFoundError, PublishFailedError
 
-from ..bus import EventBus, NoEventStream
+from ..bus import EventBus, NoEventStreamError
 
 if TYPE_CHECKING:
     from pelton.client.aio.connection import Client
@@ -37,7 +37,7 @@ class Outbox:
     async def relay(self) -> int:
         """Publish everything that waits; how many events the stream got now.
 
-        Raises StreamNotFoundError or NoEventStream, and errors of the connection; nothing is lost, and
+        Raises StreamNotFoundError or NoEventStreamError, and errors of the connection; nothing is lost, and
         the next call continues.
         """
         if not self._known:
@@ -64,13 +64,13 @@ class Outbox:
         except PublishFailedError as error:
             subject = error.failures[0][0]
             if self.stream not in await jetstream.stream_names(subject):
-                raise NoEventStream(subject) from error
+                raise NoEventStreamError(subject) from error
             raise
         last = 0
         for ack, item in zip(acks, waiting, strict=True):
             answer = await ack
             if answer.stream != self.stream:
-                raise NoEventStream(item.subject)
+                raise NoEventStreamError(item.subject)
             last = max(last, answer.seq)
         return max(last, self.store.last_seq())
 

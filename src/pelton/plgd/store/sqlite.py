@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec import pack, parse_event, unpack
 from ..kinds import EVENT_TYPES, type_of
-from ..reasons import Reason, UndecodableEvent
-from .model import Aggregate, Outgoing, StoreError, VersionConflict
+from ..reasons import Reason, UndecodableEventError
+from .model import Aggregate, Outgoing, StoreError, VersionConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -150,14 +150,14 @@ class SqliteStore:
     def append(
         self, state: Aggregate, events: Sequence[Any], published: Iterable[Encoded], *, after: int
     ) -> None:
-        """Store events, state and outbox in one transaction; VersionConflict if the version is not ``after``."""
+        """Store events, state and outbox in one transaction; VersionConflictError if the version is not ``after``."""
         with self._transaction() as db:
             row = db.execute(
                 "SELECT version FROM aggregates WHERE aggregate_id = ?", (state.aggregate_id,)
             ).fetchone()
             found = -1 if row is None else row[0]
             if found != after:
-                raise VersionConflict(
+                raise VersionConflictError(
                     f"aggregate {state.aggregate_id} has version {found}, not {after}"
                 )
             self._put(db, state, events)
@@ -282,13 +282,13 @@ def read_state(row: Any) -> Aggregate:
 
 
 def read_event(name: str, data: bytes, aggregate_id: str) -> Any:
-    """An event or a state as it is stored; UndecodableEvent names its aggregate."""
+    """An event or a state as it is stored; UndecodableEventError names its aggregate."""
     try:
         if name not in EVENT_TYPES:
-            raise UndecodableEvent(Reason.EVENT_TYPE, f"no hub has an event {name!r}")
+            raise UndecodableEventError(Reason.EVENT_TYPE, f"no hub has an event {name!r}")
         return parse_event(EVENT_TYPES[name], unpack(data))
-    except UndecodableEvent as bad:
-        raise UndecodableEvent(bad.reason, f"{bad.detail} (aggregate {aggregate_id})") from bad
+    except UndecodableEventError as bad:
+        raise UndecodableEventError(bad.reason, f"{bad.detail} (aggregate {aggregate_id})") from bad
 
 
 def put_out(db: sqlite3.Connection, published: Iterable[Encoded]) -> None:

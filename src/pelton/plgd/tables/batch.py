@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from ..codec import Envelope, unpack
 from ..columns import decode_batch
 from ..numbers import SIGNED_MAX, fitting
-from ..reasons import UndecodableEvent
+from ..reasons import UndecodableEventError
 from . import commands, connections, links, registrations, twins
 from .rows import Ended, OpenRows
 from .schemas import (
@@ -305,7 +305,7 @@ def envelope_of(row: dict[str, Any]) -> tuple[str | None, str | None, int | None
     for is_packed in (False, True):
         try:
             envelope = Envelope.FromString(unpack(payload) if is_packed else payload)
-        except (UndecodableEvent, DecodeError):
+        except (UndecodableEventError, DecodeError):
             continue
         if envelope.event_type and envelope.aggregate_id and envelope.version <= SIGNED_MAX:
             return envelope.group_id or None, envelope.aggregate_id, int(envelope.version)

@@ -69,7 +69,7 @@ _PROPERTY = "pelton.query."
 QUERY, _BATCH, _TOKEN = "pelton.query", "pelton.batch", "pelton.token"
 
 
-class FilesGone(TableError):
+class FilesGoneError(TableError):
     """Another writer has removed files that a commit removes: it must be made again."""
 
 
@@ -87,7 +87,7 @@ class Write:
     each: bool = False
     """Whether every batch of the query leaves its mark, also batches without rows."""
     removed: Sequence[DataFile] = ()
-    """Files that the commit removes; :class:`FilesGone` if one of them is not in the table any more."""
+    """Files that the commit removes; :class:`FilesGoneError` if one of them is not in the table any more."""
     operation: Operation = Operation.OVERWRITE
     """What a commit that removes files says it does; ``REPLACE`` for the same rows in other files."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -202,7 +202,7 @@ class Tables:
         ``change`` makes one attempt, :func:`add` unless given; ``read`` gives the table as it is now, which is
         loaded otherwise. Raises when another driver runs the same query, the checkpoint is older than the
         table, the table is not the one that the files were written for, or the catalog or store fails;
-        :class:`FilesGone` when files that it removes are not there.
+        :class:`FilesGoneError` when files that it removes are not there.
         """
         _check_there(address, write)
         with self._locks.setdefault(address, threading.RLock()):
@@ -235,8 +235,8 @@ class Tables:
             except CommitFailedException as other:
                 problem = other
                 time.sleep(0.01 * 2**attempt)
-            except FilesGone as gone:
-                raise FilesGone(f"another writer has changed {address}: {gone}") from None
+            except FilesGoneError as gone:
+                raise FilesGoneError(f"another writer has changed {address}: {gone}") from None
             except Exception as other:
                 # Any library may raise here; the error is reported below.
                 problem = other
@@ -387,7 +387,7 @@ def add(table: Table, write: Write) -> list[DataFile]:
         gone = sorted(file.file_path for file in write.removed if file not in named)
         if not gone:
             raise
-        raise FilesGone(f"{len(gone)} files are not in it, such as {gone[0]}") from None
+        raise FilesGoneError(f"{len(gone)} files are not in it, such as {gone[0]}") from None
     try:
         transaction.commit_transaction()
     except CommitFailedException:

@@ -24,7 +24,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation
 
 from pelton.spark.iceberg.catalogs import failed, load
-from pelton.spark.iceberg.commits import HERE, FilesGone, Write, add, target_of
+from pelton.spark.iceberg.commits import HERE, FilesGoneError, Write, add, target_of
 from pelton.spark.iceberg.data_files import WrittenFile, write_rows
 from pelton.spark.tables.groups import Rewritten, Small, grouped, portions, until_all_are_done
 from pelton.spark.tables.places import TableError
@@ -125,7 +125,7 @@ def rewrite(table: Table, address: Address, groups: Sequence[Group]) -> list[_Re
         write = Write(target, files, removed=removed, operation=Operation.REPLACE)
         try:
             HERE.commit(address, write, _unless_changed)
-        except FilesGone:
+        except FilesGoneError:
             continue
         return made
     return []
@@ -163,5 +163,5 @@ def _unless_changed(table: Table, write: Write) -> None:
     there = {file.file_path for _, file in _whole_files(table)}
     gone = [file.file_path for file in write.removed if file.file_path not in there]
     if gone:
-        raise FilesGone(f"{len(gone)} files are not in it as they were, such as {gone[0]}")
+        raise FilesGoneError(f"{len(gone)} files are not in it as they were, such as {gone[0]}")
     add(table, write)

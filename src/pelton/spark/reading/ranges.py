@@ -25,7 +25,7 @@ from pelton.errors import (
     PermissionsViolationError,
     StreamNotFoundError,
 )
-from pelton.spark.connection import ReadError, StreamMissing, forget_client
+from pelton.spark.connection import ReadError, StreamMissingError, forget_client
 from pelton.spark.reading import consumers, direct, gets
 from pelton.spark.reading import plan as plans
 from pelton.spark.reading.arrow import to_arrow
@@ -148,10 +148,12 @@ class _Patience:
     def bear(self, error: Exception) -> None:
         """Wait a moment after a failure, or raise ReadError when another attempt is of no use."""
         plan = self._reading.plan
-        if isinstance(error, StreamMissing):
+        if isinstance(error, StreamMissingError):
             raise error
         if isinstance(error, StreamNotFoundError):
-            raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
+            raise StreamMissingError(
+                f"there is no stream {plan.stream} on {plan.servers}"
+            ) from None
         if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
             raise ReadError(f"stream {plan.stream}: {error}") from error
         if isinstance(error, PermissionsViolationError):
