@@ -29,7 +29,6 @@ from pelton import (
     StaticGroupConfig,
     StreamConfig,
 )
-from pelton.client.base.arguments import rule_of
 from pelton.errors import PeltonError, StreamSealedError
 from tests.client.shells import SHELLS, connected
 from tests.ways import length
@@ -59,7 +58,19 @@ GOOD: dict[str, Any] = {
     "patience": 0.1,
     "start_seq": 1,
     "stop_seq": 2,
+    "until": 0,
 }
+ANY = (
+    "bool",
+    "V",
+    "Unpack",
+    "Literal",
+    "OnMissing",
+    "ConsumerAction",
+    "DeliverPolicy",
+    "ReplayPolicy",
+)
+"""What the annotations begin with that take any object, or a word that newer servers may know."""
 _NAMES = """
 close drain detach wait_until abandon entry run reconnect encoded read_subject write_subject get_file
 column_reader read_columns
@@ -122,8 +133,8 @@ def calls(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
 
 def is_told(error: BaseException) -> bool:
     """Whether the client itself raises the error, on purpose."""
-    # Python's own error says best that text has half of a surrogate pair
-    if isinstance(error, PeltonError | UnicodeEncodeError):
+    # Python's own errors say best that text has half of a surrogate pair, and which keyword is missing
+    if isinstance(error, PeltonError | UnicodeEncodeError) or "missing 1 required" in str(error):
         return True
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if "/pelton/" in frame.filename:
@@ -150,6 +161,8 @@ def arguments(
             needed = parameter.default is parameter.empty
             if name == "delay" and odd not in ("at", "cron", "every"):
                 needed = True  # the one time of a schedule
+            if name == "seq" and odd in ("stream", "timeout"):
+                needed = True  # the one message of a get
             if needed or name in (odd, "timeout", "max_wait", "no_wait"):
                 kwargs[name] = given
         else:
@@ -158,11 +171,12 @@ def arguments(
 
 
 def wrongs() -> Iterator[tuple[str, str, str, Any]]:
-    """(class, call, parameter, value of a wrong kind) for each parameter with a rule."""
+    """(class, call, parameter, value of a wrong kind) for each parameter that has one."""
     for kind in ("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"):
         for name, signature in calls(getattr(pelton, kind)):
             for parameter in signature.parameters.values():
-                if rule_of(str(parameter.annotation)) is not None:
+                kind_of = str(parameter.annotation)
+                if parameter.name != "self" and not kind_of.startswith(ANY):
                     yield kind, name, parameter.name, object()
 
 
