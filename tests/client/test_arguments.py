@@ -71,6 +71,11 @@ ANY = (
     "ReplayPolicy",
 )
 """What the annotations begin with that take any object, or a word that newer servers may know."""
+CLASSES = (
+    *("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"),
+    *("PushConsumer", "Counter", "Publisher", "AtomicBatch", "FastBatch", "Subscription"),
+    *("ServiceClient", "KeyTransaction"),
+)
 _NAMES = """
 close drain detach wait_until abandon entry run reconnect encoded read_subject write_subject get_file
 column_reader read_columns
@@ -102,7 +107,14 @@ class Handle:
             "ObjectStore": js.object_store("o"),
             "Consumer": js.consumer("S", "c"),
             "OrderedConsumer": js.ordered_consumer("S"),
+            "PushConsumer": js.push_consumer("S", "p"),
             "Counter": js.counter("S"),
+            "Publisher": js.publisher(),
+            "AtomicBatch": js.atomic_batch(),
+            "FastBatch": js.fast_batch(),
+            "Subscription": client.subscribe("n.a"),
+            "ServiceClient": client.service_client(),
+            "KeyTransaction": js.key_value("b").transaction(),
         }
 
 
@@ -172,7 +184,7 @@ def arguments(
 
 def wrongs() -> Iterator[tuple[str, str, str, Any]]:
     """(class, call, parameter, value of a wrong kind) for each parameter that has one."""
-    for kind in ("Client", "JetStream", "KeyValue", "ObjectStore", "Consumer", "OrderedConsumer"):
+    for kind in CLASSES:
         for name, signature in calls(getattr(pelton, kind)):
             for parameter in signature.parameters.values():
                 kind_of = str(parameter.annotation)
@@ -186,6 +198,7 @@ def handle(shell: str, broker: Any) -> Iterator[Handle]:
         js, patient = client.jetstream(), client.jetstream(timeout=30)
         patient.create_stream(StreamConfig(name="S", subjects=["s.>"], allow_msg_counter=False))
         patient.create_consumer("S", ConsumerConfig(durable_name="c"))
+        patient.create_consumer("S", "p", deliver_subject="d")
         patient.create_key_value(KeyValueConfig(bucket="b"))
         patient.create_object_store(ObjectStoreConfig(bucket="o"))
         yield Handle(shell, js, client)

@@ -25,6 +25,7 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
+from ..base.arguments import check_number
 from ..base.durations import Duration, Moment, to_nanoseconds
 from ..base.mailbox import RETRY_S
 from ..base.models import ConsumerConfig, ConsumerInfo
@@ -744,6 +745,7 @@ class PushConsumer:
         Raises ValueError for options that contradict each other. An iteration raises
         PermissionsViolationError, and ConnectionClosedError when the client is lost.
         """
+        check_number("max_messages", max_messages)
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, got {max_messages}")
         intake = PushIntake(self.client, self.cached_info, on_missing, max_messages)

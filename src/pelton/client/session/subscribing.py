@@ -124,6 +124,7 @@ class Subscribed(Mailbox):
 
     def _unsubscribe(self, max_msgs: int = 0) -> None:
         """Queue the end of the subscription."""
+        check_number("max_msgs", max_msgs)
         connection = self.client._connection
         connection.unsubscribe(self._interest, max_msgs)
         if self._interest.sid not in connection.interests:
