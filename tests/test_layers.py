@@ -107,7 +107,7 @@ CLIENT_ROOMS: dict[str, set[str]] = {
     "base": set(),
     "protocol": {"base"},
     "session": {"base", "protocol"},
-    "counters": set(),
+    "counters": {"base"},
     "groups": {"base"},
     "publishing": {"base"},
     "stored": {"base"},

@@ -381,7 +381,7 @@ def test_mistakes_are_told_before_anything_is_sent(js: Any, store: Any, tmp_path
     for content, text in (
         ("text", r"text\.encode"),
         (io.StringIO("text"), "binary mode"),
-        (12, "from int"),
+        (12, "content is bytes, .*, not int"),
     ):
         with pytest.raises(TypeError, match=text):
             store.put("o", content)

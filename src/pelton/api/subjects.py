@@ -21,6 +21,7 @@ class Api:
 
     def __init__(self, prefix: str = API_PREFIX) -> None:
         """Any prefix, without the last dot; ValueError if it is not a literal subject."""
+        _check_text(prefix, "prefix")
         if not prefix or any(not token or token in ("*", ">") for token in prefix.split(".")):
             raise ValueError(f"not an API prefix: {prefix!r}")
         self.prefix = prefix
@@ -114,10 +115,14 @@ def valid_name(name: str) -> bool:
 
 
 def _name(name: str, what: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"{what} is text, not {type(name).__name__} ({name!r})")
+    _check_text(name, what)
     if not valid_name(name):
         raise ValueError(
             f"{what} name {name!r} must not be empty nor have blanks or any of . * > / \\ in it"
         )
     return name
+
+
+def _check_text(text: object, what: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is text, not {type(text).__name__} ({text!r})")

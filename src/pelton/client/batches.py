@@ -35,7 +35,7 @@ from pelton.errors import (
 )
 
 from .base.answers import decode_pub_ack
-from .base.arguments import check_number
+from .base.arguments import check_number, refuse
 from .base.headers import HeadersLike, encode_header_map, merged_headers, publish_headers
 from .base.mailbox import RETRY_S, Mailbox
 from .protocol.subjects import check_literal
@@ -96,6 +96,8 @@ class AtomicNumbers:
         if self.over:
             raise ValueError(f"batch {self.id} is over")
         check_literal(subject)  # it is sent with the next message
+        if not isinstance(payload, bytes):
+            refuse("data", "bytes", payload)
         place = {"Nats-Batch-Id": self.id, "Nats-Batch-Sequence": str(self.count + 1)}
         block = publish_headers(
             merged_headers(headers, place),
@@ -321,11 +323,15 @@ class FastBatchBase(Mailbox):
         """Send a message; BatchEndedError when the batch is over."""
         block = encode_header_map(headers)
         reply = self.flow.reply_of_next()
-        self._subject = subject
         if self.flow.count == 1:
             self._first = data, reply, block
             self._begin_until = self.client._clock() + self._timeout - RETRY_S
-        self._connection.publish(subject, data, reply, block, sound_reply=True)
+        try:
+            self._connection.publish(subject, data, reply, block, sound_reply=True)
+        except BaseException:  # nothing was sent: the stream would wait for that number
+            self.flow.count -= 1
+            raise
+        self._subject = subject
 
     def _ping(self) -> None:
         """Queue a request for the stream's progress."""

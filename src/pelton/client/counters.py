@@ -19,6 +19,8 @@ import msgspec
 from pelton.api.errors import ErrorBody, error_from
 from pelton.errors import ProtocolError
 
+from .base.arguments import refuse
+
 if TYPE_CHECKING:
     from .base.models import PubAck, StoredMessage
 
@@ -68,7 +70,7 @@ def number_of(text: str) -> int:
 def text_of_number(number: int) -> str:
     """The digits of a number with its sign; TypeError, and ValueError for one of too many digits."""
     if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a counter takes whole numbers, not {number!r}")
+        refuse("by", "a whole number", number)
     if number.bit_length() > DIGITS_MAX * 3.32:
         raise ValueError(f"a counter has at most {DIGITS_MAX} digits")
     return f"{Decimal(number):+f}"

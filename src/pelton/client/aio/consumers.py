@@ -25,6 +25,7 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
+from ..base.arguments import check_number
 from ..base.durations import Duration, Moment, to_nanoseconds
 from ..base.mailbox import RETRY_S
 from ..base.models import ConsumerConfig, ConsumerInfo
@@ -80,7 +81,7 @@ async def pull_once(
         # A request without a deadline would stay open at the server for ever.
         expires_ns = 0 if no_wait else max(1, int(seconds * 1e9))
         left = batch - len(fetch.messages)
-        request = asking.body(left, expires=expires_ns, max_bytes=max_bytes, no_wait=no_wait)
+        request = asking.body(left, expires=expires_ns, max_bytes=max_bytes, no_wait=bool(no_wait))
         while True:
             fetch.begin(inbox.request(request))
             try:
@@ -236,7 +237,7 @@ class Consumer:
         server refuses, and ConnectionLostError or PeltonTimeoutError without an answer in time; but it returns
         messages first if some arrived.
         """
-        seconds = to_nanoseconds(timeout) / 1e9
+        seconds = to_nanoseconds(timeout, "timeout") / 1e9
         check_most(batch, max_bytes)
         asking = self._asking
         if asking is None or group or min_pending or min_ack_pending or priority:
@@ -458,7 +459,7 @@ class OrderedConsumer:
         ConsumerBusyError while another operation runs, StreamNotFoundError, PullError, and ConnectionLostError or
         PeltonTimeoutError without an answer in time; but it returns messages first if some arrived.
         """
-        seconds = to_nanoseconds(timeout) / 1e9
+        seconds = to_nanoseconds(timeout, "timeout") / 1e9
         check_most(batch, max_bytes)
         self._occupy("fetch or next")
         found: list[Message] = []
@@ -707,7 +708,7 @@ class PushConsumer:
         The first call subscribes, and the server sends as much as it may: what is not taken is buffered until
         ``close``. An empty list when nothing arrived. Raises as ``consume``.
         """
-        seconds = to_nanoseconds(timeout) / 1e9
+        seconds = to_nanoseconds(timeout, "timeout") / 1e9
         check_most(batch, 0)
         if self._buffer is None or self._buffer.ended:
             self._buffer = self.consume()
@@ -744,6 +745,7 @@ class PushConsumer:
         Raises ValueError for options that contradict each other. An iteration raises
         PermissionsViolationError, and ConnectionClosedError when the client is lost.
         """
+        check_number("max_messages", max_messages)
         if max_messages < 1:
             raise ValueError(f"max_messages is at least 1, got {max_messages}")
         intake = PushIntake(self.client, self.cached_info, on_missing, max_messages)

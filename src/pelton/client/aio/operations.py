@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import CallbackFailedError, PeltonError, PeltonTimeoutError
 
+from ..base.arguments import check_functions, check_number
 from ..base.durations import Duration, to_seconds
 from ..base.message import nak_body
 from .locks import locked
@@ -50,7 +51,9 @@ class Operation:
         self._workers = Workers(self.client, intake.events, upkeep.wait)
         self._has_callback = callback is not None
         try:
-            self._nak = nak_body(nak_delay)
+            check_functions(callback=callback, on_event=on_event)
+            check_number("concurrency", concurrency, optional=True)
+            self._nak = nak_body(nak_delay, "nak_delay")
             if callback is None and (concurrency is not None or auto_ack):
                 raise ValueError("concurrency and auto_ack need a callback")
             if concurrency is not None and concurrency < 1:
@@ -181,7 +184,7 @@ class Operation:
         """
         if not self._has_callback:
             raise RuntimeError("run needs a callback; without one, iterate over the operation")
-        seconds = math.inf if timeout is None else to_seconds(timeout)
+        seconds = math.inf if timeout is None else to_seconds(timeout, "timeout")
         if not await self._workers.run(self.is_done, seconds):
             await self._workers.rest()
         if self.is_done():
@@ -236,7 +239,7 @@ class Operation:
         intake = self._intake
         intake.drain()
         if not self._is_inside():
-            seconds = math.inf if timeout is None else to_seconds(timeout)
+            seconds = math.inf if timeout is None else to_seconds(timeout, "timeout")
             if not await self._upkeep.wait(intake.events, self.is_done, seconds):
                 raise PeltonTimeoutError(f"messages are still being handled after {seconds} s")
 

@@ -635,6 +635,9 @@ class ServiceClient:
         kind: type[A],
         type_name: str,
     ) -> list[A]:
+        for argument, value in (("name", name), ("service_id", service_id)):
+            if not isinstance(value, str):
+                refuse(argument, "text", value)
         if service_id and not name:
             raise ValueError("give the name of the service, too, to ask for one instance")
         if name:

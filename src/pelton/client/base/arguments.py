@@ -1,146 +1,18 @@
-"""What the arguments of public calls may be, from their annotations: checked before anything is sent.
+"""Checks of the arguments of public calls, before anything is sent.
 
-A wrong kind is a TypeError that names the call, the argument and what it takes::
+A wrong kind is a TypeError that names the argument and what it takes::
 
-    KeyValue.get: key is text, not int (5)
+    key is text, not int (5)
 
 What a value may be (a negative number, a name with blanks) its call checks, with ValueError or an error
-of the client. Knows no call; ``steps`` makes one check for each.
+of the client. Numbers of other libraries are numbers.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import (
-    Any,
-    Literal,
-    NoReturn,
-    TypeAlias,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-Check: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
-"""Called with the call's name, and its arguments after ``self``."""
-
-Rule: TypeAlias = tuple[tuple[type, ...], str]
-_NONE = type(None)
-_FUNCTION: Any = Callable  # isinstance takes it, mypy does not
-_KINDS: dict[str, Rule] = {
-    "str": ((str,), "text"),
-    "bytes": ((bytes,), "bytes"),
-    "int": ((int,), "a whole number"),
-    "Duration": ((float, int, str, timedelta), "seconds, a timedelta or text"),
-    "Moment": ((int, str, datetime), "a datetime, text or nanoseconds since 1970"),
-    "Headers": ((Mapping,), "a mapping from names to text, or to several texts"),
-    "Mapping": ((Mapping,), "a mapping"),
-    "Iterable": ((Iterable,), "an iterable"),
-    "Sequence": ((Iterable,), "a sequence"),
-    "str | Iterable": ((Iterable,), "text or an iterable of texts"),
-    "Callable": ((_FUNCTION,), "a function"),
-    "Callback": ((_FUNCTION,), "a function"),
-    "Progress": ((_FUNCTION,), "a function"),
-}
-_CONFIGS = (
-    *("StreamConfig", "ConsumerConfig", "ObjectStoreConfig", "ServiceConfig"),
-    *("StaticGroupConfig", "ElasticGroupConfig", "Placement", "ObjectInfo", "Question"),
-)
-
-
-def rule_of(annotation: str) -> Rule | None:
-    """What an annotation allows; None when anything may be given, or its call checks it."""
-    text = annotation.removesuffix(" | None")
-    none = (_NONE,) if text != annotation else ()
-    head = text.partition("[")[0]
-    if text.startswith("str | Iterable["):
-        head = "str | Iterable"
-    elif " | " in text.rpartition("]")[2] or (" | " in text and "[" not in text):
-        return None
-    if head in _CONFIGS:
-        return (none, head)
-    found = _KINDS.get(head)
-    return None if found is None else ((*found[0], *none), found[1])
-
-
-def check_of(like: Callable[..., Any]) -> Check | None:
-    """The check of a call with these parameters, the first one being ``self``; None without rules."""
-    _, *parameters = inspect.signature(like).parameters.values()
-    rules: dict[str, Rule] = {}
-    places: list[str] = []
-    rest = ""
-    for each in parameters:
-        if each.kind is each.VAR_POSITIONAL:
-            rest = each.name
-        elif each.kind is not each.KEYWORD_ONLY:
-            places.append(each.name)
-        rule = rule_of(str(each.annotation))
-        if rule is not None:
-            rules[each.name] = rule
-    if not rules:
-        return None
-    # what runs for each call: kinds alone, object where anything may be given
-    kinds = [rules[name][0] if name in rules else (object,) for name in places]
-    by_name = {name: rule[0] for name, rule in rules.items() if name != rest}
-    count = len(places)
-
-    def doubt_all(call: str, args: tuple[Any, ...]) -> None:
-        for name, value, allowed in zip(places, args, kinds, strict=False):
-            if not isinstance(value, allowed):
-                _doubt(call, name, rules[name], value)
-
-    def check(call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for value, allowed in zip(args, kinds, strict=False):
-            if not isinstance(value, allowed):
-                doubt_all(call, args)
-        for name in kwargs:
-            if not isinstance(kwargs[name], by_name.get(name, object)):
-                _doubt(call, name, rules[name], kwargs[name])
-        if rest in rules:
-            for value in args[count:]:
-                if not isinstance(value, rules[rest][0]):
-                    _doubt(call, rest, rules[rest], value)
-
-    return check
-
-
-def checked(method: F) -> F:
-    """A method that is no ``call``, which checks the kinds of its arguments."""
-    found, name = check_of(method), method.__name__
-    assert found is not None
-    check = found
-
-    @functools.wraps(method)
-    def checks(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(f"{type(self).__qualname__}.{name}", args, kwargs)
-        return method(self, *args, **kwargs)
-
-    @functools.wraps(method)
-    async def checks_awaited(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(f"{type(self).__qualname__}.{name}", args, kwargs)
-        return await method(self, *args, **kwargs)
-
-    return cast("F", checks_awaited if inspect.iscoroutinefunction(method) else checks)
-
-
-def _doubt(call: str, name: str, rule: Rule, value: object) -> None:
-    """Let a value pass that stands for such a one: a number of another library, a config."""
-    kinds, what = rule
-    if what in _CONFIGS:
-        if any(base.__name__ == what for base in type(value).__mro__):
-            return
-        what = f"a {what}" if what[0] not in "EO" else f"an {what}"
-    elif hasattr(type(value), "__float__" if float in kinds else "__index__") and int in kinds:
-        return
-    refuse(name, what, value, call)
+from typing import Literal, NoReturn, cast, get_args, get_origin, get_type_hints
 
 
 def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
@@ -161,6 +33,13 @@ def check_texts(**values: object) -> None:
     for name, value in values.items():
         if value is not None and not isinstance(value, str):
             refuse(name, "text", value)
+
+
+def check_functions(**values: object) -> None:
+    """Raise the TypeError for the first argument that is neither called nor None."""
+    for name, value in values.items():
+        if value is not None and not callable(value):
+            refuse(name, "a function", value)
 
 
 def check_number(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pelton.api.times import format_duration
 from pelton.core.protocol.wire import encode_headers
 
-from .arguments import refuse
+from .arguments import check_number, check_texts, refuse
 from .durations import to_nanoseconds
 
 if TYPE_CHECKING:
@@ -120,17 +120,23 @@ def publish_headers(
     """
     extra: dict[str, str | Sequence[str]] = {}
     if msg_id is not None:
+        if not isinstance(msg_id, str):
+            refuse("msg_id", "text", msg_id)
         extra[MSG_ID] = msg_id
     if expected_stream is not None:
+        check_texts(expected_stream=expected_stream)
         extra[EXPECTED_STREAM] = expected_stream
     if expected_last_seq is not None:
+        check_number("expected_last_seq", expected_last_seq)
         extra[EXPECTED_LAST_SEQ] = str(expected_last_seq)
     if expected_last_subject_seq is not None:
+        check_number("expected_last_subject_seq", expected_last_subject_seq)
         extra[EXPECTED_LAST_SUBJECT_SEQ] = str(expected_last_subject_seq)
     if expected_last_msg_id is not None:
+        check_texts(expected_last_msg_id=expected_last_msg_id)
         extra[EXPECTED_LAST_MSG_ID] = expected_last_msg_id
     if ttl is not None:
-        extra[TTL] = format_duration(to_nanoseconds(ttl))
+        extra[TTL] = format_duration(to_nanoseconds(ttl, "ttl"))
     if not extra:
         return encode_header_map(headers)
     return encode_header_map(merged_headers(headers, extra))

@@ -24,11 +24,11 @@ IN_PROGRESS = b"+WPI"
 TERM = b"+TERM"
 
 
-def nak_body(delay: Duration | None) -> bytes:
-    """The payload of a negative ack, with the delay in nanoseconds when there is one."""
+def nak_body(delay: Duration | None, name: str = "delay") -> bytes:
+    """The payload of a negative ack, with the delay in nanoseconds when there is one; the argument's ``name``."""
     if delay is None:
         return NAK
-    return b'-NAK {"delay":%d}' % to_nanoseconds(delay)
+    return b'-NAK {"delay":%d}' % to_nanoseconds(delay, name)
 
 
 def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailedError:

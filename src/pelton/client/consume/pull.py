@@ -33,6 +33,7 @@ from pelton.errors import (
     PullError,
 )
 
+from ..base.arguments import check_number, check_texts
 from ..base.durations import Duration, to_nanoseconds
 from ..base.mailbox import Mailbox
 from ..base.message import NAK
@@ -65,6 +66,9 @@ def config_of(info: ConsumerInfo) -> ConsumerConfig:
 
 def check_most(batch: int, max_bytes: int) -> None:
     """Raise ValueError unless a pull may ask for so many messages, with so many bytes at most."""
+    if type(batch) is not int or type(max_bytes) is not int:  # a fetch of each message asks here
+        check_number("batch", batch)
+        check_number("max_bytes", max_bytes)
     if batch < 1:
         raise ValueError(f"a pull asks for at least one message, got {batch}")
     if max_bytes < 0:
@@ -353,6 +357,10 @@ class Asking:
         priority: int = 0,
     ) -> None:
         """``pins``: the pin ids of the client by group. ValueError when the config does not fit."""
+        check_texts(group=group)
+        check_number("min_pending", min_pending)
+        check_number("min_ack_pending", min_ack_pending)
+        check_number("priority", priority)
         groups, policy = config.priority_groups, config.priority_policy
         if not group and len(groups) == 1:
             group = groups[0]
@@ -422,6 +430,9 @@ class Sizes:
         heartbeat: Duration = 5.0,
     ) -> None:
         """ValueError for numbers below 1, both limits, or a heartbeat above half of ``expires``."""
+        check_number("max_messages", max_messages, optional=True)
+        check_number("max_bytes", max_bytes, optional=True)
+        check_number("threshold", threshold, optional=True)
         if max_messages is not None and max_bytes is not None:
             raise ValueError("give max_messages or max_bytes, not both")
         self.by_bytes = max_bytes is not None
@@ -435,8 +446,8 @@ class Sizes:
         """More is requested when at most this much is outstanding or buffered."""
         if not 0 <= self.low < self.limit:
             raise ValueError(f"the threshold is at least 0 and below {self.limit}, got {self.low}")
-        self.expires_ns = int(to_nanoseconds(expires))
-        self.heartbeat_ns = int(to_nanoseconds(heartbeat))
+        self.expires_ns = int(to_nanoseconds(expires, "expires"))
+        self.heartbeat_ns = int(to_nanoseconds(heartbeat, "heartbeat"))
         if not 0 < 2 * self.heartbeat_ns <= self.expires_ns:
             raise ValueError(
                 "a heartbeat is more than 0 and at most half of expires, "

@@ -14,6 +14,8 @@ import stat
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ..base.arguments import refuse
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
@@ -205,10 +207,7 @@ def make_source(content: Any, size: int) -> Source:
         return MemorySource(memoryview(content).cast("B"), size)
     except TypeError:
         if not isinstance(content, Iterable):
-            raise TypeError(
-                f"no object can be made from {type(content).__name__}: give bytes, a binary file, "
-                "a pathlib.Path or an iterator of bytes"
-            ) from None
+            refuse("content", "bytes, a binary file, a Path or an iterator of bytes", content)
     pieces = iter(content)
     return PieceSource(lambda: next(pieces, _END), size, awaited=False)
 

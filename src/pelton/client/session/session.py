@@ -25,6 +25,7 @@ from pelton.errors import (
 from pelton.nuid import Nuid
 
 from ..base.addresses import parse_servers
+from ..base.arguments import check_number
 from ..base.durations import Duration, to_seconds
 from ..base.mailbox import (
     Mailbox,
@@ -244,9 +245,9 @@ class Session(ABC):
             self.reconnects,
         )
 
-    def _timeout_of(self, timeout: Duration | None) -> float:
-        """The timeout in seconds: the given one, or that of the options."""
-        return self.options.timeout if timeout is None else to_seconds(timeout)
+    def _timeout_of(self, timeout: Duration | None, name: str = "timeout") -> float:
+        """The timeout in seconds: the given one, or that of the options; TypeError with the argument's ``name``."""
+        return self.options.timeout if timeout is None else to_seconds(timeout, name)
 
     def _api_of(self, domain: str | None, prefix: str | None) -> tuple[str | None, str | None]:
         """Domain and prefix of a JetStream API: the given ones, or those of the options."""
@@ -434,6 +435,7 @@ class Session(ABC):
     # -- subscriptions -----------------------------------------------------------------------------
 
     def _subscribe(self, subject: str, owner: Owner, queue: str, max_msgs: int) -> None:
+        check_number("max_msgs", max_msgs)
         self._attach(subject, owner, queue)
         if max_msgs:
             self._connection.unsubscribe(owner._interest, max_msgs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.errors import ConnectionClosedError, SlowConsumerError
 
+from ..base.arguments import check_number
 from ..base.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class Subscribed(Mailbox):
 
     def __init__(self, client: Session, messages_max: int, bytes_max: int) -> None:
         """``client.attach`` sets ``interest``."""
+        check_number("pending_messages_max", messages_max)
+        check_number("pending_bytes_max", bytes_max)
         self.client = client
         """The client that it belongs to."""
         self._interest: Interest
@@ -121,6 +124,7 @@ class Subscribed(Mailbox):
 
     def _unsubscribe(self, max_msgs: int = 0) -> None:
         """Queue the end of the subscription."""
+        check_number("max_msgs", max_msgs)
         connection = self.client._connection
         connection.unsubscribe(self._interest, max_msgs)
         if self._interest.sid not in connection.interests:

@@ -25,6 +25,7 @@ from pelton.errors import (
     PeltonTimeoutError,
 )
 
+from ..base.arguments import check_number, refuse
 from ..base.durations import Duration, to_seconds
 from ..base.headers import HeadersLike, encode_header_map
 from ..base.mailbox import RETRY_S
@@ -188,10 +189,11 @@ class Client(Backend):
         ``sentinel`` says which one does, True stands for an empty one; it is not yielded. Raises
         NoRespondersError when nobody listens, and the errors of publish.
         """
-        seconds = self._timeout_of(max_wait)
-        pause = math.inf if stall is None else to_seconds(stall)
-        if max_messages is not None and max_messages < 1:
-            raise ValueError(f"max_messages must be at least 1, got {max_messages}")
+        seconds = self._timeout_of(max_wait, "max_wait")
+        pause = math.inf if stall is None else to_seconds(stall, "stall")
+        check_number("max_messages", max_messages, least=1, optional=True)
+        if not isinstance(sentinel, bool) and not callable(sentinel):
+            refuse("sentinel", "a function or True", sentinel)
         self._ready(seconds)
         answers = Gathered(subject, self.new_inbox())
         self._attach(answers.inbox, answers)

@@ -9,6 +9,7 @@ A publish with its ack, from the call to the socket::
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pelton.api.calls import MsgGetRequest
@@ -21,7 +22,7 @@ from pelton.errors import (
 )
 
 from ..base.answers import IN_PROCESS, decode_pub_ack
-from ..base.arguments import check_texts
+from ..base.arguments import check_number, check_texts, refuse
 from ..base.headers import MSG_ID, HeadersLike, merged_headers, publish_headers
 from ..base.mailbox import RETRY_S
 from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
@@ -41,7 +42,7 @@ from .publishing import Publisher
 from .stored import StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pelton.api.fields import DeliverPolicy, ReplayPolicy
 
@@ -279,6 +280,7 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
         Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a push consumer. With
         ``verify=False`` nothing is asked: for a user who may pull from a consumer and not look it up.
         """
+        check_texts(name=name)
         if not verify:
             unknown = ConsumerConfig(name=name, ack_policy="explicit")
             return Consumer(self, ConsumerInfo(stream_name=stream, name=name, config=unknown))
@@ -306,6 +308,10 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
         ValueError for a start that is given twice, or a bad name. A stream that does not exist is
         noticed by the first operation.
         """
+        check_number("start_seq", start_seq)
+        check_texts(name_prefix=name_prefix)
+        if not isinstance(filter_subjects, Iterable):
+            refuse("filter_subjects", "text or an iterable of texts", filter_subjects)
         if (start_seq != 1) + (start_time is not None) + (deliver_policy is not None) > 1:
             raise ValueError("give one of start_seq, start_time and deliver_policy")
         if start_seq < 1:
@@ -328,4 +334,5 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
 
         Raises ConsumerNotFoundError, StreamNotFoundError, and ValueError for a pull consumer.
         """
+        check_texts(name=name)
         return PushConsumer(self, self.consumer_info(stream, name))

@@ -25,6 +25,7 @@ from pelton.errors import (
 )
 
 from ..base.answers import decode, encode_config, present, words_told
+from ..base.arguments import check_number, check_texts, refuse
 from ..base.configs import make_config
 from ..base.durations import Duration, Moment, to_moment, to_seconds
 from ..base.headers import Headers
@@ -34,6 +35,7 @@ from ..base.models import (
     ConsumerListResponse,
     ConsumerPause,
     Listing,
+    Placement,
     StoredMessage,
     StreamConfig,
     StreamInfoResponse,
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
         AccountInfo,
         ConsumerFields,
         ConsumerInfo,
-        Placement,
         StreamFields,
         StreamInfo,
     )
@@ -91,7 +92,7 @@ class Management:
 
     def _seconds_of(self, timeout: Duration | None) -> float:
         """The timeout in seconds: the given one, or that of every call."""
-        return self.timeout if timeout is None else to_seconds(timeout)
+        return self.timeout if timeout is None else to_seconds(timeout, "timeout")
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -202,8 +203,9 @@ class Management:
     ) -> StreamInfo:
         """Config and state; with a filter also message counts per matching subject."""
         subject = self._stream("INFO", stream)
+        check_texts(subjects_filter=subjects_filter)
         request = wire.StreamInfoRequest(
-            subjects_filter=subjects_filter or "", deleted_details=deleted_details
+            subjects_filter=subjects_filter or "", deleted_details=bool(deleted_details)
         )
         answer = self._read(subject, encode(request), StreamInfoResponse)
         info = present(answer.info)
@@ -230,6 +232,7 @@ class Management:
     @locked
     def stream_listing(self, subject: str | None = None) -> Listing[StreamInfo]:
         """Config and state of every stream, or the reason why the server can't describe it."""
+        check_texts(subject=subject)
         listing: Listing[StreamInfo] = Listing()
         while True:
             request = wire.StreamListRequest(offset=len(listing.found), subject=subject or "")
@@ -242,6 +245,7 @@ class Management:
         """Config and state of streams by name, of those that store the subject; one page in memory at a
         time. Streams that the server can't describe are left out; see ``stream_listing``.
         """
+        check_texts(subject=subject)
         offset = 0
         while True:
             request = wire.StreamListRequest(offset=offset, subject=subject)
@@ -254,6 +258,7 @@ class Management:
     @locked
     def iter_stream_names(self, subject: str = "") -> Iterator[str]:
         """The names of streams in order, of those that store the subject; one page in memory at a time."""
+        check_texts(subject=subject)
         offset = 0
         while True:
             request = wire.StreamNamesRequest(offset=offset, subject=subject)
@@ -271,6 +276,7 @@ class Management:
 
         The first by name when there are several. Raises StreamNotFoundError.
         """
+        check_texts(subject=subject)
         if not subject:
             raise ValueError("the subject is empty")
         body = encode(wire.StreamNamesRequest(subject=subject))
@@ -303,6 +309,9 @@ class Management:
 
         Returns their number.
         """
+        check_texts(filter_subject=filter_subject)
+        check_number("seq", seq, optional=True)
+        check_number("keep", keep, optional=True)
         if seq is not None and keep is not None:
             raise ValueError("give seq or keep, not both")
         if keep == 0 or seq == 0:
@@ -317,7 +326,7 @@ class Management:
 
         ``placement.preferred`` names that server. Raises NotClusteredError with a single server.
         """
-        body = encode(wire.LeaderStepDownRequest(placement=placement)) if placement else b""
+        body = _step_down(placement)
         self._call(self._stream("LEADER.STEPDOWN", stream), body, wire.SuccessResponse)
 
     @locked
@@ -326,6 +335,7 @@ class Management:
 
         Raises NotClusteredError with a single server.
         """
+        check_texts(peer=peer)
         if not peer:
             raise ValueError("the name of the peer is empty")
         body = encode(wire.PeerRemoveRequest(peer=peer))
@@ -344,6 +354,8 @@ class Management:
         timeout: Duration | None = None,
     ) -> StoredMessage:
         """One stored message; MessageNotFoundError when there is none."""
+        check_texts(last_by_subject=last_by_subject, next_by_subject=next_by_subject)
+        check_number("seq", seq, optional=True)
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ValueError("give seq, last_by_subject or next_by_subject")
         request = wire.MsgGetRequest(
@@ -358,6 +370,7 @@ class Management:
     @locked
     def delete_message(self, stream: str, seq: int, *, erase: bool = True) -> None:
         """Remove one message; ``erase`` also overwrites its bytes on disk."""
+        check_number("seq", seq)
         body = encode(wire.MsgDeleteRequest(seq=seq, no_erase=not erase))
         self._call(self._stream("MSG.DELETE", stream), body, wire.SuccessResponse)
 
@@ -501,7 +514,7 @@ class Management:
 
         A moment in the past resumes the consumer. NotEnabledError before nats-server 2.11.
         """
-        moment = to_moment(until) or 0
+        moment = to_moment(until, "until") or 0
         self._check_known([PAUSES], NO_NAMES)
         body = encode(wire.ConsumerPauseRequest(pause_until=moment))
         subject = self._consumer("PAUSE", stream, consumer)
@@ -520,6 +533,7 @@ class Management:
 
         Forgets deliveries and acks after that. NotEnabledError before nats-server 2.14.
         """
+        check_number("seq", seq)
         self._check_known([RESETS], NO_NAMES)
         body = encode(wire.ConsumerResetRequest(seq=seq)) if seq else b""
         subject = self._consumer("RESET", stream, consumer)
@@ -531,6 +545,7 @@ class Management:
 
         NotEnabledError before nats-server 2.11.
         """
+        check_texts(group=group)
         if not group:
             raise ValueError("the name of the priority group is empty")
         self._check_known([UNPINS], NO_NAMES)
@@ -545,9 +560,18 @@ class Management:
 
         Raises NotClusteredError with a single server.
         """
-        body = encode(wire.LeaderStepDownRequest(placement=placement)) if placement else b""
+        body = _step_down(placement)
         subject = self._consumer("LEADER.STEPDOWN", stream, consumer)
         self._call(subject, body, wire.SuccessResponse)
+
+
+def _step_down(placement: Placement | None) -> bytes:
+    """The body of the request that a leader hands over; TypeError."""
+    if placement is None:
+        return b""
+    if not isinstance(placement, Placement):
+        refuse("placement", "a Placement", placement)
+    return encode(wire.LeaderStepDownRequest(placement=placement))
 
 
 def _decode(answer: bytes, kind: type[R], subject: str) -> R:

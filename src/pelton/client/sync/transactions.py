@@ -13,13 +13,13 @@ from pelton.errors import (
     WrongLastSequenceError,
 )
 
+from ..base.durations import Duration, nanoseconds_of
 from ..keyvalue.entries import Change, check_revision
 from .locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..base.durations import Duration
     from .connection import Client
     from .keyvalue import KeyValue
 
@@ -101,6 +101,8 @@ class KeyTransaction(Generic[V]):
 
     def _add(self, key: str, change: Change) -> None:
         """Take a change; InvalidKeyError, or ValueError for a second one of the key."""
+        if change.ttl is not None:
+            nanoseconds_of("ttl", change.ttl)
         if self._over:
             raise ValueError("the transaction is over: begin another one")
         self._bucket._keyspace.write_subject(key)
