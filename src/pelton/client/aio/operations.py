@@ -51,7 +51,7 @@ class Operation:
         self._workers = Workers(self.client, intake.events, upkeep.wait)
         self._has_callback = callback is not None
         try:
-            check_functions(callback=callback, on_event=on_event)
+            check_functions(callback=callback, on_status=on_status)
             check_number("concurrency", concurrency, optional=True)
             self._nak = nak_body(nak_delay, "nak_delay")
             if callback is None and (concurrency is not None or auto_ack):
