@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pelton import Headers
 from pelton.client.base.headers import encode_header_map, publish_headers
+from pelton.client.objects.models import ObjectInfo, check_properties
 from pelton.core.protocol.wire import decode_headers
 
 if TYPE_CHECKING:
@@ -48,5 +49,9 @@ def test_headers_are_passed_on_whole(shell: str, server: ServerProcess, unique: 
         assert message.headers["Kind"] == message.header("Kind") == "a"
         client.publish(unique, headers=message.headers)
         assert subscription.next(5).headers.get_all("Kind") == ["a", "b"]
+        found = check_properties(
+            ObjectInfo(name="o", bucket="b", nuid="n"), headers=message.headers
+        )
+        assert found.headers["Kind"] == ["a", "b"]
         client.publish(unique, b"none")
         assert not subscription.next(5).headers

@@ -52,7 +52,7 @@ class Relay:
                 answer = self._client.request(
                     f"$JS.API.{subject}" if own else subject,
                     request.data,
-                    raw_headers=request.raw_headers,
+                    headers=request.headers,
                 )
                 self.passed.append(subject)
                 if self.loses and self.loses in subject:

@@ -84,7 +84,7 @@ def test_messages_with_and_without_headers_and_replies(pair: Pair, upwards: bool
     while len(got) < 4:
         message = sub.next(5)
         if message.subject != "m.x":
-            got.append((message.subject, message.data, message.reply, dict(message.headers)))
+            got.append((message.subject, message.data, message.reply, message.headers.lists()))
     assert got == [
         ("m.1", b"plain", "", {}),
         ("m.2", b"head", "", {"a": ["1", "2"]}),

@@ -132,7 +132,7 @@ def in_server(
         for seq in range(1, count + 1):
             with contextlib.suppress(Exception):
                 found = js.get_message(stream, seq)
-                headers = {name: list(values) for name, values in found.headers.items()}
+                headers = found.headers.lists()
                 stored.append(
                     Stored(seq, found.timestamp_ns, found.subject, headers or None, found.data)
                 )

@@ -21,7 +21,7 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.headers import encode_header_map
+from ..base.headers import encode_header_map, merged_headers
 from ..base.mailbox import Mailbox
 from ..services import (
     BAD_REQUEST,
@@ -152,7 +152,7 @@ class Request:
             raise ValueError("an error of a service needs a code and a description")
         description = " ".join(description.split())  # a header has one line
         extra = {ERROR: description, ERROR_CODE: code}
-        self._answer(data, {**(headers or {}), **extra})
+        self._answer(data, merged_headers(headers, extra))
         self.failure = f"{code}:{description}"
 
 

@@ -24,6 +24,7 @@ from pelton.errors import (
 
 from ..base.arguments import refuse
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
+from ..base.headers import Headers
 from ..base.models import Placement  # get_type_hints looks for it here
 from ..base.summaries import bucket_summary
 
@@ -417,6 +418,8 @@ def _checked_headers(headers: HeadersLike) -> dict[str, list[str]]:
     """Headers in the form of the JSON."""
     if not isinstance(headers, Mapping):
         refuse("headers", "a mapping from names to text, or to several texts", headers)
+    if isinstance(headers, Headers):
+        return headers.lists()
     found: dict[str, list[str]] = {}
     for name, value in headers.items():
         if not isinstance(value, str | Iterable):
