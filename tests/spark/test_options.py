@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.spark.parsing import OptionError
+from pelton.spark.reading import options
 from pelton.spark.reading.options import METADATA, ROWS, parse_options
 from pelton.spark.reading.plan import COLUMNS, DEFAULT_COLUMNS
 from pelton.spark.reading.positions import Position, Positions
+from pelton.spark.writing import options as write_options
 
 LATEST = Position(word="latest")
 GOOD = {
@@ -59,6 +61,32 @@ def test_secrets_are_not_shown():
     with pytest.raises(OptionError, match=r"\*\*\*") as caught:
         parse_options({"stream": "S", "token": ""}, streaming=True)
     assert "''" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("kafka.bootstrap.servers", "option servers"),
+        ("subscribe", "option stream; option subject"),
+        ("subscribePattern", "option streamPattern"),
+        ("kafka.group.id", "option consumer"),
+        ("groupIdPrefix", "option consumer"),
+        ("startingTimestamp", "goes into startingOffsets itself"),
+    ],
+)
+def test_an_option_of_kafka_names_ours(name, instead):
+    with pytest.raises(OptionError) as refused:
+        parse_options({"stream": "S", name: "x"}, streaming=True)
+    assert f"has no option {name!r}: " in str(refused.value)
+    assert instead in str(refused.value)
+
+
+def test_what_kafka_options_name_exists():
+    ours = {row.name for row in (*options.ROWS, *write_options.ROWS)}
+    for name, text in {**options.KAFKA, **write_options.KAFKA}.items():
+        assert set(re.findall(r"option (\w+)", text)) <= ours
+        assert name == name.lower()
+        assert name not in {each.lower() for each in ours}
 
 
 def test_unknown_option_lists_the_known_ones():

@@ -309,3 +309,22 @@ def test_the_session_is_quiet_and_its_jvm_is_known(spark):
     pid = jvm_pid(spark)
     assert pid is not None
     assert os.path.exists(f"/proc/{pid}")
+
+
+def test_a_table_of_the_catalog_is_refused_with_the_view_to_write(spark, stream, tmp_path):
+    """Spark gives a Python format no options when it reads such a table."""
+    stream.fill(5)
+    options = f"servers '{stream.url}', stream '{stream.name}'"
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table kept_forever using jetstream options ({options})")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table t using jetstream_delta location '{tmp_path}/t'")
+    spark.sql("create table typed (seq bigint) using jetstream_delta")
+    try:
+        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+            spark.sql("select * from typed").count()
+    finally:
+        spark.sql("drop table typed")
+    spark.sql(f"create or replace temporary view seen using jetstream options ({options})")
+    assert spark.sql("select count(*) from seen").first()[0] == 5
+    spark.catalog.dropTempView("seen")

@@ -145,9 +145,33 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[near[0]] if near else None
 
 
-def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) -> dict[str, object]:
+# Spark adds these to the options of a table in its catalog (CREATE TABLE, saveAsTable).
+_OF_A_CATALOG = {
+    *("provider", "owner", "location", "comment", "external", "table_type"),
+    *("is_managed_location", "transient_lastddltime"),
+}
+NO_TABLE = (
+    "Spark keeps no options of a catalog's table in a Python format, so that nobody could read it:"
+    " write CREATE TEMPORARY VIEW name USING format OPTIONS (...), or read it with its options"
+)
+
+
+def missing(name: str, example: str, given: Mapping[str, str]) -> OptionError:
+    """The error for an option that a format needs; ``given`` are all options that it got."""
+    text = f'option {name} is missing: .option("{name}", "{example}")'
+    return OptionError(text if given else f"{text}. {NO_TABLE}")
+
+
+def parse(
+    rows: Iterable[Row],
+    given: Mapping[str, str],
+    *,
+    format_name: str,
+    habits: Mapping[str, str] | None = None,
+) -> dict[str, object]:
     """Parse Spark's options into values by field; names in any case, only the given ones.
 
+    ``habits`` are options of another system's format, in lower case, each with what to give instead.
     Raises :class:`OptionError` for an unknown name or a bad value.
     """
     by_name = {row.name.lower(): row for row in rows}
@@ -155,6 +179,10 @@ def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) ->
     for name, given_text in given.items():
         row = by_name.get(name.lower())
         if row is None:
+            if name.lower() in _OF_A_CATALOG:
+                raise OptionError(f"{format_name} cannot be a table of a catalog. {NO_TABLE}")
+            if habits and (instead := habits.get(name.lower())):
+                raise OptionError(f"{format_name} has no option {name!r}: {instead}")
             known = [each.name for each in by_name.values()]
             near = nearest(name, known)
             meant = f"; did you mean {near}?" if near else "."

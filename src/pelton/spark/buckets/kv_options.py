@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pelton.core.protocol.subjects import collide, subset
-from pelton.spark.parsing import SEQUENCE_MAX, OptionError, Row, count, flag, parse, subject
+from pelton.spark.parsing import (
+    SEQUENCE_MAX,
+    OptionError,
+    Row,
+    count,
+    flag,
+    missing,
+    parse,
+    subject,
+)
 from pelton.spark.servers import SERVER_ROWS, Servers, take_servers
 
 if TYPE_CHECKING:
@@ -135,7 +144,7 @@ def parse_kv_options(given: Mapping[str, str], *, streaming: bool) -> KvOptions:
     """
     values = parse(ROWS, given, format_name="jetstream_kv")
     if "bucket" not in values:
-        raise OptionError('option bucket is missing: .option("bucket", "devices")')
+        raise missing("bucket", "devices", given)
     if streaming and "ending" in values:
         raise OptionError("endingOffsets is for batch reads; a change feed has no end")
     if not streaming and "starting" in values:

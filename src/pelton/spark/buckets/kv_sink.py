@@ -31,7 +31,7 @@ from pelton.api.keyvalue import (
 from pelton.client.base.headers import EXPECTED_LAST_SUBJECT_SEQ, TTL
 from pelton.spark.buckets.kv_options import bucket_name
 from pelton.spark.holding import checkpoint_given
-from pelton.spark.parsing import OptionError, Row, one_of, parse
+from pelton.spark.parsing import Row, missing, one_of, parse
 from pelton.spark.servers import SERVER_ROWS, Servers, take_servers
 from pelton.spark.writing.composing import (
     NUMBERS,
@@ -196,7 +196,7 @@ def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
     """Parse Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="writing jetstream_kv")
     if "bucket" not in values:
-        raise OptionError('option bucket is missing: .option("bucket", "devices")')
+        raise missing("bucket", "devices", given)
     bucket = str(values.pop("bucket"))
     key = values.pop("key", None)
     null_value = str(values.pop("null_value", DELETE))

@@ -28,7 +28,7 @@ from pelton.nuid import DIGITS
 from pelton.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from pelton.spark.connection import forget_client, jetstream_for
 from pelton.spark.holding import STREAM_IF_BEHIND, checkpoint_given
-from pelton.spark.parsing import OptionError, Row, one_of, parse, size
+from pelton.spark.parsing import OptionError, Row, missing, one_of, parse, size
 from pelton.spark.servers import SERVER_ROWS, take_servers
 from pelton.spark.writing.composing import (
     HEADER_MAPS,
@@ -130,7 +130,7 @@ def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
     """Parse Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="jetstream_object")
     if "bucket" not in values:
-        raise OptionError('option bucket is missing: .option("bucket", "photos")')
+        raise missing("bucket", "photos", given)
     bucket = str(values.pop("bucket"))
     chunk_bytes = int(str(values.pop("chunk_bytes", CHUNK_BYTES)))
     null_data = str(values.pop("null_data", REFUSE))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pelton.spark.holding import FAIL, IF_BEHIND, checkpoint_given
-from pelton.spark.parsing import OptionError, Row, count, flag, parse, size, text
+from pelton.spark.parsing import OptionError, Row, count, flag, missing, parse, size, text
 from pelton.spark.tables.aside_options import (
     ASIDE_ROWS,
     FAILING,
@@ -146,7 +146,7 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
             rest[name] = str(value)
     values: dict[str, Any] = parse(rows, rest, format_name=f"{FORMAT}, {doing},")
     if "table" not in values:
-        raise OptionError('option table is missing: .option("table", "sales.orders")')
+        raise missing("table", "sales.orders", given)
     catalog, table = values.pop("catalog", DEFAULT_CATALOG), values.pop("table")
     values["address"] = Address(catalog, table, tuple(sorted(properties.items())))
     return values

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pelton.spark import parsing
-from pelton.spark.parsing import OptionError, Row, count, duration, flag, no_pushdown, parse, size
+from pelton.spark.parsing import (
+    OptionError,
+    Row,
+    count,
+    duration,
+    flag,
+    missing,
+    no_pushdown,
+    parse,
+    size,
+)
 from pelton.spark.reading.plan import (
     AUTO,
     BATCH_ROWS,
@@ -232,16 +242,38 @@ ROWS: tuple[Row, ...] = (
 )
 
 
+_TIME = "a time goes into startingOffsets itself, such as 2026-10-16T23:04:01Z"
+_TIME_AT_END = "a time goes into endingOffsets itself, such as 2026-10-16T23:04:01Z"
+_STREAM = "give the name of the stream, option stream"
+_CONSUMER = "name a durable consumer for the query, option consumer"
+KAFKA = {
+    "kafka.bootstrap.servers": "give the addresses of NATS servers, option servers",
+    "subscribe": _STREAM + "; option subject filters its messages",
+    "topic": _STREAM,
+    "assign": _STREAM + "; a stream has no partitions",
+    "subscribepattern": "give a regular expression for names of streams, option streamPattern",
+    "kafka.group.id": _CONSUMER,
+    "groupidprefix": _CONSUMER,
+    "startingtimestamp": _TIME,
+    "startingoffsetsbytimestamp": _TIME,
+    "startingoffsetsbytimestampstrategy": _TIME,
+    "endingtimestamp": _TIME_AT_END,
+    "endingoffsetsbytimestamp": _TIME_AT_END,
+    "kafkaconsumer.polltimeoutms": "option requestTimeout is how long an answer may take",
+}
+"""Options of Spark's Kafka source, in lower case, each with what to give instead."""
+
+
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Parse Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, a missing stream, or options that
     contradict one another.
     """
-    values = parse(ROWS, given, format_name="jetstream")
+    values = parse(ROWS, given, format_name="jetstream", habits=KAFKA)
     values.pop("pushdown", None)
     if "streams" not in values and "stream_pattern" not in values:
-        raise OptionError('option stream is missing: .option("stream", "ORDERS")')
+        raise missing("stream", "ORDERS", given)
     options = Options(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     _check_together(options, streaming=streaming)
     _check_positions(options, streaming=streaming)

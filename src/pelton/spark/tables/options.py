@@ -19,6 +19,7 @@ from pelton.spark.parsing import (
     Row,
     count,
     flag,
+    missing,
     no_pushdown,
     parse,
     size,
@@ -178,7 +179,7 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
     }
     values = parse(rows, rest, format_name=f"{FORMAT}, {doing},")
     if "path" not in values:
-        raise OptionError('option path is missing: .option("path", "/data/orders")')
+        raise missing("path", "/data/orders", given)
     values["place"] = place(str(values.pop("path")), storage)
     return values
 

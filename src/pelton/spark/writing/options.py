@@ -208,13 +208,20 @@ ROWS: tuple[Row, ...] = (
 )
 
 
+KAFKA = {
+    "kafka.bootstrap.servers": "give the addresses of NATS servers, option servers",
+    "topic": "give the subject, option subject, which {column} fills; or a column subject",
+}
+"""Options of Spark's Kafka sink, in lower case, each with what to give instead."""
+
+
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """Parse Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, or options that contradict one
     another.
     """
-    values = parse(ROWS, without_sparks_own(given), format_name="writing jetstream")
+    values = parse(ROWS, without_sparks_own(given), format_name="writing jetstream", habits=KAFKA)
     values["checkpoint"] = checkpoint_given(given)
     options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's parser makes its field's type
     check_once(options)
