@@ -77,7 +77,7 @@ with at_first_use(globals()):
         Moment as Moment,
         Nanoseconds as Nanoseconds,
     )
-    from pelton.client.base.headers import Headers as Headers, HeadersLike as HeadersLike
+    from pelton.client.base.message import Headers as Headers, HeadersLike as HeadersLike
     from pelton.client.base.models import (
         ConsumerConfig as ConsumerConfig,
         ConsumerInfo as ConsumerInfo,

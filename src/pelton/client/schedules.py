@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pelton.api.times import format_duration, format_time
 
-from .base.arguments import check_texts
+from .base.arguments import check_literal, check_texts
 from .base.durations import Duration, Moment, to_moment, to_nanoseconds
-from .protocol.subjects import check_literal
 
 if TYPE_CHECKING:
-    from .base.headers import Headers
+    from .base.message import Headers
     from .base.models import StoredMessage
 
 PATTERN = "Nats-Schedule"

@@ -23,8 +23,7 @@ import msgspec
 
 from pelton.errors import ProtocolError
 
-from .base.arguments import refuse
-from .protocol.subjects import check_pattern
+from .base.arguments import check_pattern, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,14 +20,13 @@ from pelton.errors import DirectGetError, ProtocolError
 
 from .base.arguments import check_number, check_texts, refuse
 from .base.durations import Moment, to_moment
-from .base.headers import Headers
+from .base.message import BaseMessage, Headers
 from .base.models import StoredMessage
 from .base.needs import DIRECT_GETS, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .base.message import BaseMessage
 
 END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
 MESSAGE_NOT_FOUND = 10037

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from pelton.errors import ConnectError, ConnectionLostError, PeltonError
 
+from ..base.addresses import Server, open_socket
 from ..base.arguments import refuse
-from ..base.headers import HeadersLike, encode_header_map
 from ..base.mailbox import Mailbox
-from ..base.memory import open_socket
+from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.tls import begins_with_tls, make_context
 from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ..base.addresses import Server
     from ..base.mailbox import Owner
-    from ..base.message import BaseMessage
     from ..protocol.options import Options
     from .connection import Client
     from .handlers import Handlers

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..base.durations import Duration
-    from ..base.headers import HeadersLike
+    from ..base.message import HeadersLike
     from ..base.models import PubAck
     from ..batches import Outgoing
     from .connection import Client

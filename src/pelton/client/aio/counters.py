@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.headers import merged_headers
+from ..base.arguments import check_literal
+from ..base.message import HeadersLike, merged_headers
 from ..counters import INCREMENT, check_counted, entry_of, number_of, text_of_number
-from ..protocol.subjects import check_literal
 from ..stored import batch_get, last_get
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from ..base.durations import Duration, Moment
-    from ..base.headers import HeadersLike
     from ..counters import CounterEntry
     from .connection import Client
     from .jetstream import JetStream

@@ -16,8 +16,7 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.arguments import refuse
-from ..base.configs import make_config
+from ..base.arguments import make_config, refuse
 from .management import Management
 
 if TYPE_CHECKING:

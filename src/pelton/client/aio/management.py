@@ -24,10 +24,9 @@ from pelton.errors import (
 )
 
 from ..base.answers import decode, encode_config, present, words_told
-from ..base.arguments import check_number, check_texts, refuse
-from ..base.configs import make_config
+from ..base.arguments import check_number, check_texts, make_config, refuse
 from ..base.durations import Duration, Moment, to_moment, to_seconds
-from ..base.headers import Headers
+from ..base.message import Headers
 from ..base.models import (
     ConsumerConfig,
     ConsumerInfoResponse,

@@ -28,7 +28,7 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.mailbox import RETRY_S, Mailbox
+from ..base.mailbox import RETRY_S, Interest, Mailbox
 from ..base.models import ConsumerConfig, ConsumerInfo
 from ..consume.intake import Intake, raise_lasting
 from ..consume.pull import Asking, control_reply
@@ -46,7 +46,6 @@ from .upkeep import Upkeep
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.interest import Interest
     from ..base.message import BaseMessage
     from ..consume.pull import Sizes
     from ..groups import GroupConfig

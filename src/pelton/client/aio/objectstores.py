@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.configs import make_config
+from ..base.arguments import make_config
 from ..base.models import StreamConfig
 from .management import Management
 

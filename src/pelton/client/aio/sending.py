@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import PeltonError
 
-from ..base.headers import HeadersLike, publish_headers
+from ..base.message import HeadersLike, publish_headers
 from ..batches import FastBatchBase
 from ..publishing import PublisherBase
 

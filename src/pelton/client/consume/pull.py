@@ -35,13 +35,12 @@ from pelton.errors import (
 
 from ..base.arguments import check_number, check_texts
 from ..base.durations import Duration, to_nanoseconds
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
 from ..base.message import NAK
 from ..base.models import ConsumerConfig
 from ..session.session import Ping
 
 if TYPE_CHECKING:
-    from ..base.interest import Interest
     from ..base.message import BaseMessage
     from ..base.models import ConsumerInfo
     from ..session.session import Session

@@ -24,14 +24,17 @@ from pelton.errors import (
 
 from ..base.arguments import refuse
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
-from ..base.models import Placement  # get_type_hints looks for it here
-from ..base.summaries import bucket_summary
+from ..base.models import (
+    Placement,  # get_type_hints looks for it here
+    StreamConfig,
+    StreamInfo,
+    bucket_summary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..base.headers import HeadersLike
-    from ..base.models import Placement, StreamConfig, StreamInfo
+    from ..base.message import HeadersLike
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024

@@ -25,8 +25,8 @@ from pelton.errors import (
 )
 
 from ..base.answers import IN_PROCESS, decode_pub_ack
-from ..base.headers import MSG_ID
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import MSG_ID, BaseMessage, Headers
 from ..consume.ordered import LEADERLESS
 from .models import CHUNK_BYTES, same_digest
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     from pelton.errors import PermissionsViolationError
 
-    from ..base.headers import Headers
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
     from ..session.session import Session
     from .models import ObjectInfo
     from .sources import Chunk

@@ -35,8 +35,8 @@ from pelton.errors import (
     ServerError,
 )
 
-from ..base.arguments import check_publish, refuse
-from ..base.interest import Interest
+from ..base.arguments import BLANK, check_literal, check_pattern, check_publish, refuse
+from ..base.mailbox import Interest
 from ..base.message import BaseMessage
 from .events import (
     Abandoned,
@@ -52,7 +52,6 @@ from .events import (
 )
 from .info import ServerInfo, connect_line, decode_info
 from .refusals import is_fatal, make_error
-from .subjects import BLANK, check_literal, check_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

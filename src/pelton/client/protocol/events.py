@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pelton.errors import PeltonError
 
     from ..base.addresses import Server
-    from ..base.interest import Interest
+    from ..base.mailbox import Interest
     from .info import ServerInfo
 
 

@@ -28,17 +28,17 @@ from ..base.addresses import parse_servers
 from ..base.arguments import check_number
 from ..base.durations import Duration, to_seconds
 from ..base.mailbox import (
+    Interest,
     Mailbox,
     Owner,
 )
 from ..base.message import BaseMessage
-from ..base.tokens import Replies, Tokens
 from ..protocol import events
 from ..protocol.connection import Connection, State
 from ..protocol.pool import ServerPool
 from ..protocol.protocol_lines import OnProtocol, ProtocolLines
 from .forking import remember
-from .requests import Requests
+from .requests import Replies, Requests, Tokens
 from .status import Status, StatusBox, StatusType
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..base.addresses import Server
-    from ..base.interest import Interest
     from ..protocol.info import ServerInfo
     from ..protocol.options import Options
 

@@ -22,8 +22,8 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.headers import HeadersLike, encode_header_map
 from ..base.mailbox import Mailbox
+from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.connection import State
 from ..protocol.tls import begins_with_tls
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..base.addresses import Server
     from ..base.durations import Duration
     from ..base.mailbox import Owner
-    from ..base.message import BaseMessage
     from ..protocol.options import Options
     from ..protocol.protocol_lines import OnProtocol
     from ..session.requests import Question

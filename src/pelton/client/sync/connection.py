@@ -27,8 +27,8 @@ from pelton.errors import (
 
 from ..base.arguments import check_number, refuse
 from ..base.durations import Duration, to_seconds
-from ..base.headers import HeadersLike, encode_header_map
 from ..base.mailbox import RETRY_S
+from ..base.message import HeadersLike, encode_header_map
 from ..session.requests import Gathered, Sent, is_end
 from ..session.session import LEAVE_SHARE, Ping
 from ..session.status import Status, StatusBox

@@ -22,12 +22,11 @@ from pelton.errors import (
 )
 
 from ..base.answers import IN_PROCESS, decode_pub_ack
-from ..base.arguments import check_number, check_texts, refuse
-from ..base.headers import MSG_ID, HeadersLike, merged_headers, publish_headers
+from ..base.arguments import check_literal, check_number, check_texts, refuse
 from ..base.mailbox import RETRY_S
+from ..base.message import MSG_ID, HeadersLike, merged_headers, publish_headers
 from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
 from ..consume.ordered import INACTIVE_THRESHOLD_S, Position
-from ..protocol.subjects import check_literal
 from ..schedules import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
 from ..session.requests import Once, Sent
 from .batches import AtomicBatch, FastBatch

@@ -29,7 +29,7 @@ from pelton.errors import (
 
 from ..base.arguments import refuse
 from ..base.durations import Duration, nanoseconds_of, seconds_of
-from ..base.headers import publish_headers
+from ..base.message import HeadersLike, publish_headers
 from ..consume.watched import WatchPosition
 from ..keyvalue.codecs import TypedValues, ValueCodec
 from ..keyvalue.config import SECOND_NS, check_stream, prefixes, status_of
@@ -42,7 +42,6 @@ from .watches import KeyWatch
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..base.headers import HeadersLike
     from ..base.models import StreamInfo
     from ..keyvalue.codecs import KeyCodec
     from ..keyvalue.config import KeyValueStatus

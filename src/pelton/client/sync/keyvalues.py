@@ -17,8 +17,7 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.arguments import refuse
-from ..base.configs import make_config
+from ..base.arguments import make_config, refuse
 from .locks import locked
 from .management import Management
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pelton.api.fields import DeliverPolicy
 
     from ..base.durations import Duration
-    from ..base.headers import HeadersLike
+    from ..base.message import HeadersLike
     from ..objects.sources import Content, Progress, Target
     from ..objects.transfers import Deadline
     from .connection import Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.memory import open_socket
+from ..base.addresses import Server, open_socket
 from ..protocol.socks import parse_proxy
 from .dialing import Patience
 from .transport import Transport
@@ -12,7 +12,6 @@ from .transport import Transport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.addresses import Server
     from ..protocol.options import Options
     from .locks import Bell, Guard
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.headers import HeadersLike, publish_headers
+from ..base.message import HeadersLike, publish_headers
 from ..batches import FastBatchBase
 from ..publishing import PublisherBase
 from ..session.session import OUTPUT_BYTES

@@ -22,8 +22,8 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.headers import encode_header_map
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import BaseMessage, Headers, HeadersLike, encode_header_map
 from ..services import (
     BAD_REQUEST,
     ERROR,
@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..base.durations import Duration
-    from ..base.headers import Headers, HeadersLike
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
     from .connection import Client
     from .messages import Message
 

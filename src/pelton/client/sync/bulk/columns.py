@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pelton.core.protocol.wire import Parser
 
     from ...base.durations import Duration
-    from ...base.interest import Interest
+    from ...base.mailbox import Interest
     from ...base.message import BaseMessage
     from ...base.models import ConsumerInfo
     from ..jetstream import JetStream

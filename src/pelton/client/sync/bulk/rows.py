@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pelton.core.bulk.publish_window import Rows
     from pelton.core.protocol.wire import Parser
 
-    from ...base.interest import Interest
+    from ...base.mailbox import Interest
     from ...base.message import BaseMessage
     from ..connection import Client
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pelton.api.calls import StoredMsg
 
     from ...base.durations import Duration
-    from ...base.interest import Interest
+    from ...base.mailbox import Interest
     from ...base.message import BaseMessage
     from ..jetstream import JetStream
 
