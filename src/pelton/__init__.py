@@ -91,7 +91,6 @@ with at_first_use(globals()):
         StreamSource as StreamSource,
     )
     from pelton.client.consume.events import ConsumerEvent as ConsumerEvent
-    from pelton.client.counters import CounterEntry as CounterEntry
     from pelton.client.groups import (
         ElasticGroupConfig as ElasticGroupConfig,
         MemberMapping as MemberMapping,
@@ -120,7 +119,6 @@ with at_first_use(globals()):
     )
     from pelton.client.protocol.info import ServerInfo as ServerInfo
     from pelton.client.protocol.options import ConnectOptions as ConnectOptions, Options as Options
-    from pelton.client.schedules import Schedule as Schedule
     from pelton.client.services import (
         EndpointInfo as EndpointInfo,
         EndpointStats as EndpointStats,
@@ -131,6 +129,7 @@ with at_first_use(globals()):
     )
     from pelton.client.session.session import Stats as Stats
     from pelton.client.session.status import Status as Status
+    from pelton.client.stored import CounterEntry as CounterEntry, Schedule as Schedule
     from pelton.errors import (
         ApiError as ApiError,
         AuthenticationError as AuthenticationError,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pelton.errors import PeltonError
 
     from ..base.addresses import TlsOptions
-    from ..protocol.protocol_lines import OnProtocol
+    from ..protocol.events import OnProtocol
     from ..session.status import Status
 
 

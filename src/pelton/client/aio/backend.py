@@ -25,7 +25,7 @@ from ..base.arguments import refuse
 from ..base.mailbox import Mailbox
 from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
-from ..protocol.tls import begins_with_tls, make_context
+from ..protocol.options import Options, begins_with_tls, make_context
 from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from .attempts import connect_again, connect_first
 from .proxying import open_through
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from ..base.mailbox import Owner
-    from ..protocol.options import Options
     from .connection import Client
     from .handlers import Handlers
     from .messages import Message

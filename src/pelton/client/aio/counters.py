@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 from ..base.arguments import check_literal
 from ..base.message import HeadersLike, merged_headers
-from ..counters import INCREMENT, check_counted, entry_of, number_of, text_of_number
-from ..stored import batch_get, last_get
+from ..stored import (
+    INCREMENT,
+    CounterEntry,
+    batch_get,
+    check_counted,
+    entry_of,
+    last_get,
+    number_of,
+    text_of_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from ..base.durations import Duration, Moment
-    from ..counters import CounterEntry
     from .connection import Client
     from .jetstream import JetStream
 

@@ -29,7 +29,7 @@ from pelton.errors import (
 from ..base.arguments import refuse
 from ..base.durations import Duration, nanoseconds_of, seconds_of
 from ..base.message import HeadersLike, publish_headers
-from ..consume.watched import WatchPosition
+from ..consume.ordered import WatchPosition
 from ..keyvalue.codecs import TypedValues, ValueCodec
 from ..keyvalue.config import SECOND_NS, check_stream, prefixes, status_of
 from ..keyvalue.entries import Change, Keyspace, KvEntry, KvSnapshot, check_revision

@@ -30,9 +30,9 @@ from pelton.errors import (
 
 from ..base.mailbox import RETRY_S, Interest, Mailbox
 from ..base.models import ConsumerConfig, ConsumerInfo
+from ..consume.arrivals import PullIntake
 from ..consume.intake import Intake, raise_lasting
 from ..consume.pull import Asking, control_reply
-from ..consume.pulled import PullIntake
 from ..groups import (
     PRIORITY_GROUP,
     SECOND_NS,

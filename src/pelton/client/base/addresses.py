@@ -1,6 +1,6 @@
 """Where a server is: the forms of its URL, the TLS settings for reaching it, and the servers of this process.
 
-Opens no socket: TLS settings are file names here, which ``client/protocol/tls.py`` turns into an
+Opens no socket: TLS settings are file names here, which ``client/protocol/options.py`` turns into an
 ``ssl.SSLContext``. A server in the process registers a function that opens a connection to it
 (``pelton.embedded``), without a port: clients reach it by a URL such as ``memory://orders``. They look up the
 name when they connect, so a lost connection is opened again as any other.

@@ -47,18 +47,17 @@ from .events import (
     InfoChanged,
     LameDuck,
     Pong,
+    ProtocolLines,
     ServerComplaint,
     TlsRequired,
 )
-from .info import ServerInfo, connect_line, decode_info
-from .refusals import is_fatal, make_error
+from .info import ServerInfo, connect_line, decode_info, is_fatal, make_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..base.addresses import Server
     from .options import Options
-    from .protocol_lines import ProtocolLines
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"

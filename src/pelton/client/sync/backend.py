@@ -26,7 +26,7 @@ from ..base.mailbox import Mailbox
 from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.connection import State
-from ..protocol.tls import begins_with_tls
+from ..protocol.options import Options, begins_with_tls
 from ..session.session import (
     OUTPUT_BYTES,
     PENDING_BYTES_MAX,
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from ..base.addresses import Server
     from ..base.durations import Duration
     from ..base.mailbox import Owner
-    from ..protocol.options import Options
-    from ..protocol.protocol_lines import OnProtocol
+    from ..protocol.events import OnProtocol
     from ..session.requests import Question
     from ..session.status import Status
     from .connection import Client

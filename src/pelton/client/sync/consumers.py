@@ -30,10 +30,9 @@ from ..base.arguments import check_number
 from ..base.durations import Duration, Moment, to_nanoseconds
 from ..base.mailbox import RETRY_S
 from ..base.models import ConsumerConfig, ConsumerInfo
+from ..consume.arrivals import WRONG_PIN, PullIntake, PushIntake
 from ..consume.ordered import OrderedIntake
 from ..consume.pull import CONFLICT, Asking, Fetch, Inbox, Sizes, check_most, config_of
-from ..consume.pulled import WRONG_PIN, PullIntake
-from ..consume.pushed import PushIntake
 from .locks import locked
 from .operations import ConsumerMessages, PushMessages
 from .own_consumers import OwnConsumers

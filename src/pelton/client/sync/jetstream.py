@@ -27,8 +27,8 @@ from ..base.mailbox import RETRY_S
 from ..base.message import MSG_ID, HeadersLike, merged_headers, publish_headers
 from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
 from ..consume.ordered import INACTIVE_THRESHOLD_S, Position
-from ..schedules import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
 from ..session.requests import Once, Sent
+from ..stored import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
 from .batches import AtomicBatch, FastBatch
 from .columns import ColumnReading
 from .consumergroups import ConsumerGroups

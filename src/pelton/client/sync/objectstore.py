@@ -23,7 +23,7 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..consume.watched import WatchPosition
+from ..consume.ordered import WatchPosition
 from ..objects.models import (
     ObjectInfo,
     ObjectLink,

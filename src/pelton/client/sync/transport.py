@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectError
 
-from ..protocol.tls import make_context
+from ..protocol.options import make_context
 from .dialing import Patience
 from .polling import READABLE, WRITABLE, new_poll
 
