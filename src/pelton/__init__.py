@@ -40,14 +40,12 @@ with at_first_use(globals()):
     )
     from pelton.client.aio import connect as connect
     from pelton.client.aio.backend import Callback as Callback
-    from pelton.client.aio.batches import AtomicBatch as AtomicBatch, FastBatch as FastBatch
     from pelton.client.aio.connection import Client as Client, StatusEvents as StatusEvents
     from pelton.client.aio.consumers import (
         Consumer as Consumer,
         OrderedConsumer as OrderedConsumer,
         PushConsumer as PushConsumer,
     )
-    from pelton.client.aio.counters import Counter as Counter
     from pelton.client.aio.groups import (
         ElasticGroup as ElasticGroup,
         GroupMessages as GroupMessages,
@@ -61,13 +59,18 @@ with at_first_use(globals()):
         ConsumerMessages as ConsumerMessages,
         PushMessages as PushMessages,
     )
-    from pelton.client.aio.publishing import Publisher as Publisher
+    from pelton.client.aio.publishing import (
+        AtomicBatch as AtomicBatch,
+        FastBatch as FastBatch,
+        Publisher as Publisher,
+    )
     from pelton.client.aio.services import (
         Request as Request,
         Service as Service,
         ServiceClient as ServiceClient,
         ServiceGroup as ServiceGroup,
     )
+    from pelton.client.aio.stored import Counter as Counter
     from pelton.client.aio.subscription import Subscription as Subscription
     from pelton.client.aio.transactions import KeyTransaction as KeyTransaction
     from pelton.client.aio.watches import KeyWatch as KeyWatch, ObjectWatch as ObjectWatch

@@ -383,7 +383,7 @@ _WRAPPED: tuple[tuple[str, str, str, str, Wrap], ...] = (
     ("aio sync", "jetstream", "JetStream", "publish", _publishes),
     ("aio sync", "sending", "WindowSender", "publish", _publishes),  # Publisher
     ("aio sync", "sending", "FlowSender", "publish", _publishes),  # FastBatch
-    ("aio sync", "batches", "AtomicBatch", "add", _publishes),
+    ("aio sync", "publishing", "AtomicBatch", "add", _publishes),
     ("aio sync", "connection", "Client", "request", _requests),
     ("aio sync", "connection", "Client", "request_many", _answers),
     ("aio sync", "subscription", "Subscription", "next", _receives),

@@ -22,7 +22,7 @@ BY_HAND = {
     *("__init__", "backend", "columns", "locks", "sending", "subscription", "transport", "workers"),
 }
 """Modules of both halves that are written twice."""
-ASYNCIO_ONLY = {"handlers", "proxying", "waiting"}
+ASYNCIO_ONLY = {"waiting"}
 BLOCKING_ONLY = {
     *("backup", "dialing", "keeping", "opening", "polling", "sharing", "websocket"),
 }

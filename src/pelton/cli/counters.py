@@ -11,8 +11,8 @@ from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
     from pelton.client.stored import CounterEntry
-    from pelton.client.sync.counters import Counter
     from pelton.client.sync.jetstream import JetStream
+    from pelton.client.sync.stored import Counter
 
 _SUBJECT = click.argument("subject")
 _STREAM = click.option("--stream", default="", help="Stream of the counter; found by its subject.")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..protocol.options import ConnectOptions, Options, make_options
+from .backend import Handlers
 from .connection import Client
-from .handlers import Handlers
 from .messages import Message
 
 if TYPE_CHECKING:

@@ -40,8 +40,7 @@ from ..groups import (
     filters_of,
     member_consumer,
 )
-from .own_consumers import OwnConsumers
-from .upkeep import Upkeep
+from .upkeep import OwnConsumers, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The calls that publish one of many messages, whose acks come later; for asyncio.
 
 A program makes such a call for each message, so each half has its own text, without a call that it does not
-need. In asyncio, timers also look for overdue acks and keep a batch open. ``publishing.py`` and ``batches.py`` have
+need. In asyncio, timers also look for overdue acks and keep a batch open. ``publishing.py`` has
 the other calls of these classes.
 """
 

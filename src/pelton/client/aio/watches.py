@@ -25,7 +25,7 @@ from ..base.durations import Duration, seconds_of
 from ..consume.ordered import WatchIntake, WatchPosition
 from ..objects.models import ObjectInfo, decode_meta
 from .consumers import OrderedUpkeep
-from .own_consumers import OwnConsumers
+from .upkeep import OwnConsumers
 
 if TYPE_CHECKING:
     from ..base.models import ConsumerInfo

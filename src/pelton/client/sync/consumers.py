@@ -35,8 +35,7 @@ from ..consume.ordered import OrderedIntake
 from ..consume.pull import CONFLICT, Asking, Fetch, Inbox, Sizes, check_most, config_of
 from .locks import locked
 from .operations import ConsumerMessages, PushMessages
-from .own_consumers import OwnConsumers
-from .upkeep import Upkeep
+from .upkeep import OwnConsumers, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,16 +29,12 @@ from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
 from ..consume.ordered import INACTIVE_THRESHOLD_S, Position
 from ..session.requests import Once, Sent
 from ..stored import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
-from .batches import AtomicBatch, FastBatch
+from .buckets import ConsumerGroups, KeyValues, ObjectStores
 from .columns import ColumnReading
-from .consumergroups import ConsumerGroups
 from .consumers import Consumer, OrderedConsumer, PushConsumer
-from .counters import Counter
-from .keyvalues import KeyValues
 from .locks import locked
-from .objectstores import ObjectStores
-from .publishing import Publisher
-from .stored import StoredMessages
+from .publishing import AtomicBatch, FastBatch, Publisher
+from .stored import Counter, StoredMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,8 +42,7 @@ from ..groups import (
     member_consumer,
 )
 from .locks import locked
-from .own_consumers import OwnConsumers
-from .upkeep import Upkeep
+from .upkeep import OwnConsumers, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable

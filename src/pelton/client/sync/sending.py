@@ -1,7 +1,7 @@
 """The calls that publish one of many messages, whose acks come later; for blocking code.
 
 A program makes such a call for each message, so each half has its own text, without a call that it does not
-need. Here, messages are queued and sent in blocks. ``publishing.py`` and ``batches.py`` have the other calls of
+need. Here, messages are queued and sent in blocks. ``publishing.py`` has the other calls of
 these classes.
 """
 

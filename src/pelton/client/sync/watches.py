@@ -27,7 +27,7 @@ from ..consume.ordered import WatchIntake, WatchPosition
 from ..objects.models import ObjectInfo, decode_meta
 from .consumers import OrderedUpkeep
 from .locks import locked
-from .own_consumers import OwnConsumers
+from .upkeep import OwnConsumers
 
 if TYPE_CHECKING:
     from ..base.models import ConsumerInfo

@@ -35,7 +35,7 @@ from pelton.errors import (
 
 from ...base.models import ConsumerConfig
 from ...consume.pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
-from ..own_consumers import OwnConsumers
+from ..upkeep import OwnConsumers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
