@@ -14,7 +14,7 @@ from pelton.exports import at_first_use
 
 with at_first_use(globals()):
     from pelton.client.sync import connect as connect
-    from pelton.client.sync.bulk.columns import ColumnReader as ColumnReader
+    from pelton.client.sync.columns import ColumnReader as ColumnReader
     from pelton.client.sync.connection import Client as Client, StatusEvents as StatusEvents
     from pelton.client.sync.consumers import (
         Consumer as Consumer,

@@ -82,7 +82,7 @@ class State(enum.Enum):
 
 
 class Capture(Protocol):
-    """Takes the messages of one subscription while bytes are parsed; see ``client/sync/bulk/columns.py``."""
+    """Takes the messages of one subscription while bytes are parsed; see ``client/sync/columns.py``."""
 
     def _feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""

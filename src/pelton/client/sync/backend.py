@@ -35,9 +35,9 @@ from ..session.session import (
 )
 from .attempts import connect_again, connect_first
 from .locks import Sleeper, locked
-from .opening import open_transport
 from .sharing import GATHER_S, KEEPER, Shared, forget
 from .subscription import Subscription
+from .transport import Transport, open_transport
 
 if TYPE_CHECKING:
     import ssl
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ..session.requests import Question
     from ..session.status import Status
     from .connection import Client
-    from .transport import Transport
 
 T = TypeVar("T")
 

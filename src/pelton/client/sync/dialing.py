@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from pelton.errors import ConnectError
 
 from ..protocol.socks import talk
-from .polling import READABLE, WRITABLE, new_poll
+from .locks import READABLE, WRITABLE, Bell, Guard, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.socks import Proxy
-    from .locks import Bell, Guard
 
 # Windows has a number of its own for it.
 _UNDER_WAY = {errno.EINPROGRESS, getattr(errno, "WSAEWOULDBLOCK", errno.EINPROGRESS)}

@@ -1,6 +1,6 @@
-"""The socket of the blocking client: it never blocks, except in waits with a deadline.
+"""The socket of the blocking client, straight, in memory, through a proxy or with a WebSocket's frames on it.
 
-Called with the client's guard; the waits give it away.
+It never blocks, except in waits with a deadline. Called with the client's guard; the waits give it away.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectError
 
+from ..base.addresses import Server, open_socket
 from ..protocol.options import make_context
+from ..protocol.socks import parse_proxy
 from .dialing import Patience
-from .polling import READABLE, WRITABLE, new_poll
+from .locks import READABLE, WRITABLE, Bell, Guard, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.addresses import Server, TlsOptions
-    from .locks import Bell, Guard
+    from ..base.addresses import TlsOptions
+    from ..protocol.options import Options
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
@@ -174,3 +176,97 @@ class Transport:
         self.closed = True
         self._socket.close()
         self._bell.wake()
+
+
+class WebSocketTransport(Transport):
+    """A connected socket, plain or TLS, with frames on it."""
+
+    def __init__(
+        self, connected: socket.socket, guard: Guard, bell: Bell, server: Server, options: Options
+    ) -> None:
+        """Takes over the socket; ``begin`` follows."""
+        super().__init__(connected, guard, bell)
+        from ..protocol.websocket import FRAME_BYTES, WebSocket
+
+        self._frames = WebSocket(server, options)
+        self._frame_bytes = FRAME_BYTES
+        self._pending = b""  # bytes of frames that the kernel has not taken yet
+        self._claimed = 0  # bytes of the protocol in the last one of these frames
+
+    def begin(self) -> None:
+        """Ask for the WebSocket; reading gets the answer."""
+        self._pending = self._frames.request()
+        self._push()
+
+    @property
+    def is_plain(self) -> bool:
+        """Never: the bytes are in frames."""
+        return False
+
+    def _push(self) -> bool:
+        """Send what is pending; False when some of it is left."""
+        while self._pending:
+            sent = super().send(self._pending)
+            if not sent:
+                return False
+            self._pending = self._pending[sent:]
+        return True
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send bytes as one frame, and return how many of them went.
+
+        0 while the kernel has no room: the next call has the same bytes and continues.
+        """
+        if not self._claimed:
+            self._claimed = min(len(data), self._frame_bytes)
+            self._pending += self._frames.frames(data[: self._claimed])
+        if not self._push():
+            return 0
+        sent, self._claimed = self._claimed, 0
+        return sent
+
+    def _read(self) -> bytes | memoryview | None:
+        if self._frames.closed:
+            self.reason = ConnectError(self._frames.closed)
+            return b""
+        received = super()._read()
+        if not received:
+            return received
+        try:
+            data = self._frames.receive(received)
+        except ConnectError as error:  # of the handshake
+            self.reason = error
+            return b""
+        if answers := self._frames.answers():
+            self._pending += answers  # what does not go now goes with the next frame
+            self._push()
+        return data or (self._read() if self._frames.closed else None)
+
+    def close(self) -> None:
+        """Send the closing frame if there is room for it, and close the socket."""
+        if not self._claimed and not self._frames.closed:
+            self._pending += self._frames.close()
+            self._push()
+        super().close()
+
+
+def open_transport(
+    server: Server,
+    options: Options,
+    guard: Guard,
+    bell: Bell,
+    over: Callable[[], bool],
+    deadline: float,
+) -> Transport:
+    """Connect to the server; raises OSError, and ConnectError as soon as the client is ``over``."""
+    if server.memory:
+        connected = guard.without(lambda: open_socket(server.host, waits=True))
+    elif options.socks_proxy:
+        proxy = parse_proxy(options.socks_proxy)
+        patience = Patience(guard, bell, over, deadline)
+        connected = patience.connect_through(proxy, server.host, server.port)
+    else:
+        connected = Patience(guard, bell, over, deadline).connect(server.host, server.port)
+    if not server.websocket:
+        return Transport(connected, guard, bell)
+    return WebSocketTransport(connected, guard, bell, server, options)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pelton.core.bulk.publish_window import Rows
     from pelton.core.protocol.wire import Parser
 
-    from ...base.mailbox import Interest
-    from ...base.message import BaseMessage
-    from ..connection import Client
+    from ..base.mailbox import Interest
+    from ..base.message import BaseMessage
+    from .connection import Client
 
 WINDOW = 16_384
 WINDOW_BYTES = 16 * 1024 * 1024

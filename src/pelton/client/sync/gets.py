@@ -29,7 +29,7 @@ from pelton.errors import (
     PermissionsViolationError,
 )
 
-from ...base.answers import decode
+from ..base.answers import decode
 from .columns import MAX_BYTES, ROWS, next_stored
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from pelton.api.calls import StoredMsg
 
-    from ...base.durations import Duration
-    from ...base.mailbox import Interest
-    from ...base.message import BaseMessage
-    from ..jetstream import JetStream
+    from ..base.durations import Duration
+    from ..base.mailbox import Interest
+    from ..base.message import BaseMessage
+    from .jetstream import JetStream
 
 WINDOW_MAX = 256
 WINDOW_BYTES = 16 * 2**20
