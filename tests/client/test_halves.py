@@ -24,7 +24,7 @@ BY_HAND = {
 """Modules of both halves that are written twice."""
 ASYNCIO_ONLY = {"waiting"}
 BLOCKING_ONLY = {
-    *("backup", "dialing", "gets", "rows", "sharing"),
+    *("backup", "gets", "rows", "sharing"),
 }
 ONE_HALF_ONLY = {
     "Client": {"detach", "wait_until"},

@@ -33,11 +33,11 @@ from pelton.api.errors import ErrorBody, error_from
 from pelton.api.times import format_duration, format_time, parse_instant
 from pelton.errors import DirectGetError, ProtocolError
 
+from .base.answers import DIRECT_GETS, unknown
 from .base.arguments import check_literal, check_number, check_texts, refuse
 from .base.durations import Duration, Moment, to_moment, to_nanoseconds
 from .base.message import BaseMessage, Headers
 from .base.models import StoredMessage
-from .base.needs import DIRECT_GETS, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

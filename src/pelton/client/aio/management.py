@@ -23,7 +23,20 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.answers import decode, encode_config, present, words_told
+from ..base.answers import (
+    NO_NAMES,
+    PAUSES,
+    RESETS,
+    UNPINS,
+    Need,
+    check_level,
+    check_made,
+    decode,
+    encode_config,
+    needs_of,
+    present,
+    words_told,
+)
 from ..base.arguments import check_number, check_texts, make_config, refuse
 from ..base.durations import Duration, Moment, to_moment, to_seconds
 from ..base.message import Headers
@@ -39,15 +52,6 @@ from ..base.models import (
     StreamInfoResponse,
     StreamListResponse,
 )
-from ..base.needs import (
-    NO_NAMES,
-    PAUSES,
-    RESETS,
-    UNPINS,
-    check_level,
-    check_made,
-    needs_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -61,7 +65,6 @@ if TYPE_CHECKING:
         StreamFields,
         StreamInfo,
     )
-    from ..base.needs import Need
     from .connection import Client
 
 R = TypeVar("R", bound=wire.Response)

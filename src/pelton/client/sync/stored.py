@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pelton.api import encode
 from pelton.errors import PeltonTimeoutError, ProtocolError
 
+from ..base.answers import DIRECT_GETS, unknown
 from ..base.arguments import check_literal
 from ..base.message import HeadersLike, merged_headers
-from ..base.needs import DIRECT_GETS, unknown
 from ..session.requests import Gathered
 from ..stored import (
     END,
