@@ -37,12 +37,11 @@ from .base.answers import DIRECT_GETS, unknown
 from .base.arguments import check_literal, check_number, check_texts, refuse
 from .base.durations import Duration, Moment, to_moment, to_nanoseconds
 from .base.message import BaseMessage, Headers
-from .base.models import StoredMessage
+from .base.models import PubAck, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .base.models import PubAck
 
 END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
 MESSAGE_NOT_FOUND = 10037

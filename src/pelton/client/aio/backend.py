@@ -23,7 +23,7 @@ from pelton.errors import ConnectError, ConnectionLostError, PeltonError
 
 from ..base.addresses import Server, open_socket
 from ..base.arguments import refuse
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Mailbox, Owner
 from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.options import Options, begins_with_tls, make_context
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ..base.mailbox import Owner
     from ..protocol.events import OnProtocol
     from ..session.status import Status
     from .connection import Client

@@ -8,7 +8,7 @@ A publish with its ack, from the call to the socket::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
 from pelton.api.calls import MsgGetRequest
@@ -36,8 +36,6 @@ from .publishing import AtomicBatch, FastBatch, Publisher
 from .stored import Counter, StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from pelton.api.fields import DeliverPolicy, ReplayPolicy
 
     from ..base.durations import Duration, Moment

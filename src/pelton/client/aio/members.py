@@ -32,10 +32,11 @@ from ..base.mailbox import RETRY_S, Interest, Mailbox
 from ..base.models import ConsumerConfig, ConsumerInfo
 from ..consume.arrivals import PullIntake
 from ..consume.intake import Intake, raise_lasting
-from ..consume.pull import Asking, control_reply
+from ..consume.pull import Asking, Sizes, control_reply
 from ..groups import (
     PRIORITY_GROUP,
     SECOND_NS,
+    GroupConfig,
     decode,
     filters_of,
     member_consumer,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..base.message import BaseMessage
-    from ..consume.pull import Sizes
-    from ..groups import GroupConfig
     from .connection import Client
     from .groups import Group
     from .jetstream import JetStream

@@ -10,7 +10,7 @@ from pelton.errors import PeltonTimeoutError, PublishFailedError
 
 from ..base.answers import decode_pub_ack
 from ..base.mailbox import RETRY_S
-from ..batches import AtomicNumbers, check_staged
+from ..batches import AtomicNumbers, Outgoing, check_staged
 from .sending import FlowSender, WindowSender
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..base.durations import Duration
     from ..base.message import HeadersLike
     from ..base.models import PubAck
-    from ..batches import Outgoing
     from .connection import Client
     from .jetstream import JetStream
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pelton.errors import ConnectionClosedError
+from pelton.errors import ConnectionClosedError, PeltonError, PermissionsViolationError
 
 if TYPE_CHECKING:
-    from pelton.errors import PeltonError, PermissionsViolationError
-
     from .message import BaseMessage
 
 RETRY_S = 0.25

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING
 from pelton.errors import ConsumerDeletedError, NoRespondersError, PeltonError, PullError
 
 from .intake import Intake, OnMissing
-from .pull import CONFLICT, HEARTBEAT, NO_RESPONDERS, NOT_FOUND, TIMEOUT, config_of, control_reply
+from .pull import (
+    CONFLICT,
+    HEARTBEAT,
+    NO_RESPONDERS,
+    NOT_FOUND,
+    TIMEOUT,
+    Asking,
+    Sizes,
+    config_of,
+    control_reply,
+)
 
 if TYPE_CHECKING:
     from ..base.message import BaseMessage
     from ..base.models import ConsumerInfo
     from ..session.session import Session
-    from .pull import Asking, Sizes
 
 LIMITED_S = 1.0
 """How long to wait after the server refused a request because of a limit."""

@@ -23,9 +23,9 @@ from pelton.errors import (
     PullError,
 )
 
-from ..base.models import ConsumerConfig, ConsumerInfo
+from ..base.models import ConsumerConfig, ConsumerInfo, Metadata, StreamInfo
 from .arrivals import PullIntake
-from .intake import NO_SUBJECT
+from .intake import NO_SUBJECT, OnMissing
 from .pull import CONFLICT, HEARTBEAT, Asking, Sizes, size_of
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from pelton.api.fields import DeliverPolicy
 
     from ..base.message import BaseMessage
-    from ..base.models import Metadata, StreamInfo
     from ..session.session import Leaving, Session
-    from .intake import OnMissing
 
 BARREN_MAX = 5
 LEADERLESS = (10008, 10009)

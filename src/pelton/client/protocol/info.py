@@ -25,11 +25,10 @@ from pelton.errors import (
 )
 from pelton.nkeys import Credentials, KeyPair, NkeyError, read_credentials, read_seed, sign_nonce
 
-from .options import text_of
+from .options import Options, text_of
 
 if TYPE_CHECKING:
     from ..base.addresses import Server
-    from .options import Options
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):

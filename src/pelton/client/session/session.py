@@ -27,7 +27,7 @@ from pelton.errors import (
 )
 from pelton.nuid import Nuid
 
-from ..base.addresses import parse_servers
+from ..base.addresses import Server, parse_servers
 from ..base.arguments import check_number
 from ..base.durations import Duration, to_seconds
 from ..base.mailbox import Interest, Mailbox, Owner
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
 
-    from ..base.addresses import Server
     from ..protocol.info import ServerInfo
     from ..protocol.options import Options
 

@@ -22,7 +22,7 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Mailbox, Owner
 from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.connection import State
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from ..base.addresses import Server
     from ..base.durations import Duration
-    from ..base.mailbox import Owner
     from ..protocol.events import OnProtocol
     from ..session.requests import Question
     from ..session.status import Status

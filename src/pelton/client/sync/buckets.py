@@ -18,12 +18,11 @@ from pelton.errors import (
 )
 
 from ..base.arguments import make_config, refuse
-from ..base.models import StreamConfig
+from ..base.models import StreamConfig, StreamInfo
 from .locks import locked
 from .management import Management
 
 if TYPE_CHECKING:
-    from ..base.models import StreamInfo
     from ..groups import (
         ElasticGroupConfig,
         ElasticGroupFields,

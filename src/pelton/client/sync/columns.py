@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from pelton.core.bulk.columns import Columns
 from pelton.core.bulk.wire_columns import WireColumns
-from pelton.core.protocol.wire import decode_headers
+from pelton.core.protocol.wire import Parser, decode_headers
 from pelton.errors import (
     ConnectionLostError,
     ConsumerDeletedError,
@@ -33,7 +33,7 @@ from pelton.errors import (
     PullError,
 )
 
-from ..base.models import ConsumerConfig
+from ..base.models import ConsumerConfig, ConsumerInfo
 from ..consume.pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
 from .management import Management
 from .upkeep import OwnConsumers
@@ -41,12 +41,9 @@ from .upkeep import OwnConsumers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pelton.core.protocol.wire import Parser
-
     from ..base.durations import Duration
     from ..base.mailbox import Interest
     from ..base.message import BaseMessage
-    from ..base.models import ConsumerInfo
     from .jetstream import JetStream
 
 ROWS = 16_384

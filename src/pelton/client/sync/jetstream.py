@@ -9,7 +9,7 @@ A publish with its ack, from the call to the socket::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pelton.api.calls import MsgGetRequest
@@ -37,8 +37,6 @@ from .publishing import AtomicBatch, FastBatch, Publisher
 from .stored import Counter, StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pelton.api.fields import DeliverPolicy, ReplayPolicy
 
     from ..base.durations import Duration, Moment

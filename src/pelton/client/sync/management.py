@@ -42,7 +42,10 @@ from ..base.arguments import check_number, check_texts, make_config, refuse
 from ..base.durations import Duration, Moment, to_moment, to_seconds
 from ..base.message import Headers
 from ..base.models import (
+    AccountInfo,
     ConsumerConfig,
+    ConsumerFields,
+    ConsumerInfo,
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerPause,
@@ -50,6 +53,8 @@ from ..base.models import (
     Placement,
     StoredMessage,
     StreamConfig,
+    StreamFields,
+    StreamInfo,
     StreamInfoResponse,
     StreamListResponse,
 )
@@ -60,13 +65,6 @@ if TYPE_CHECKING:
 
     from pelton.api.fields import ConsumerAction
 
-    from ..base.models import (
-        AccountInfo,
-        ConsumerFields,
-        ConsumerInfo,
-        StreamFields,
-        StreamInfo,
-    )
     from .connection import Client
 
 R = TypeVar("R", bound=wire.Response)

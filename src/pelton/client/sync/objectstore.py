@@ -36,7 +36,15 @@ from ..objects.models import (
     status_of,
     stream_of,
 )
-from ..objects.sources import PathTarget, make_source, size_left, write_all
+from ..objects.sources import (
+    Content,
+    PathTarget,
+    Progress,
+    Target,
+    make_source,
+    size_left,
+    write_all,
+)
 from .locks import locked
 from .objecttransfers import NOT_FOUND, Download, ObjectStream, Put, complete
 from .watches import ObjectWatch
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
 
     from ..base.durations import Duration
     from ..base.message import HeadersLike
-    from ..objects.sources import Content, Progress, Target
     from ..objects.transfers import Deadline
     from .connection import Client
     from .jetstream import JetStream

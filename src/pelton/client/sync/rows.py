@@ -12,11 +12,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pelton.core.bulk.publish_window import Encoder, PublishWindow
+from pelton.core.bulk.publish_window import Encoder, PublishWindow, Rows
 from pelton.errors import ConnectionLostError, PermissionsViolationError
 
 if TYPE_CHECKING:
-    from pelton.core.bulk.publish_window import Rows
     from pelton.core.protocol.wire import Parser
 
     from ..base.mailbox import Interest

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -55,8 +55,6 @@ from .locks import locked
 from .workers import Answer, Sent, Workers, sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..base.durations import Duration
     from .connection import Client
     from .messages import Message

@@ -10,7 +10,7 @@ from pelton.errors import PeltonTimeoutError, ProtocolError
 
 from ..base.answers import DIRECT_GETS, unknown
 from ..base.arguments import check_literal
-from ..base.message import HeadersLike, merged_headers
+from ..base.message import BaseMessage, HeadersLike, merged_headers
 from ..session.requests import Gathered
 from ..stored import (
     END,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pelton.api.calls import MsgGetRequest
 
     from ..base.durations import Duration, Moment
-    from ..base.message import BaseMessage
     from ..base.models import StoredMessage
     from .connection import Client
     from .jetstream import JetStream

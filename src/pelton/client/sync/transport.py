@@ -17,17 +17,14 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectError
 
-from ..base.addresses import Server, open_socket
-from ..protocol.options import make_context
-from ..protocol.socks import parse_proxy, talk
+from ..base.addresses import Server, TlsOptions, open_socket
+from ..protocol.options import Options, make_context
+from ..protocol.socks import Proxy, parse_proxy, talk
 from .locks import READABLE, WRITABLE, Bell, Guard, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.addresses import TlsOptions
-    from ..protocol.options import Options
-    from ..protocol.socks import Proxy
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024

@@ -38,8 +38,8 @@ from pelton.errors import (
 
 from ..base.answers import decode, present
 from ..base.mailbox import RETRY_S
-from ..base.models import ConsumerInfoResponse
-from ..consume.intake import raise_lasting
+from ..base.models import ConsumerConfig, ConsumerInfo, ConsumerInfoResponse
+from ..consume.intake import Intake, raise_lasting
 from .locks import locked
 from .workers import Turns
 
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
     from pelton.api.subjects import Api
 
-    from ..base.models import ConsumerConfig, ConsumerInfo
-    from ..consume.intake import Intake
     from ..protocol.connection import Connection
     from .jetstream import JetStream
 
