@@ -40,14 +40,12 @@ with at_first_use(globals()):
     )
     from pelton.client.aio import connect as connect
     from pelton.client.aio.backend import Callback as Callback
-    from pelton.client.aio.batches import AtomicBatch as AtomicBatch, FastBatch as FastBatch
     from pelton.client.aio.connection import Client as Client, StatusEvents as StatusEvents
     from pelton.client.aio.consumers import (
         Consumer as Consumer,
         OrderedConsumer as OrderedConsumer,
         PushConsumer as PushConsumer,
     )
-    from pelton.client.aio.counters import Counter as Counter
     from pelton.client.aio.groups import (
         ElasticGroup as ElasticGroup,
         GroupMessages as GroupMessages,
@@ -61,13 +59,18 @@ with at_first_use(globals()):
         ConsumerMessages as ConsumerMessages,
         PushMessages as PushMessages,
     )
-    from pelton.client.aio.publishing import Publisher as Publisher
+    from pelton.client.aio.publishing import (
+        AtomicBatch as AtomicBatch,
+        FastBatch as FastBatch,
+        Publisher as Publisher,
+    )
     from pelton.client.aio.services import (
         Request as Request,
         Service as Service,
         ServiceClient as ServiceClient,
         ServiceGroup as ServiceGroup,
     )
+    from pelton.client.aio.stored import Counter as Counter
     from pelton.client.aio.subscription import Subscription as Subscription
     from pelton.client.aio.transactions import KeyTransaction as KeyTransaction
     from pelton.client.aio.watches import KeyWatch as KeyWatch, ObjectWatch as ObjectWatch
@@ -77,7 +80,7 @@ with at_first_use(globals()):
         Moment as Moment,
         Nanoseconds as Nanoseconds,
     )
-    from pelton.client.base.headers import Headers as Headers, HeadersLike as HeadersLike
+    from pelton.client.base.message import Headers as Headers, HeadersLike as HeadersLike
     from pelton.client.base.models import (
         ConsumerConfig as ConsumerConfig,
         ConsumerInfo as ConsumerInfo,
@@ -91,7 +94,6 @@ with at_first_use(globals()):
         StreamSource as StreamSource,
     )
     from pelton.client.consume.events import ConsumerEvent as ConsumerEvent
-    from pelton.client.counters import CounterEntry as CounterEntry
     from pelton.client.groups import (
         ElasticGroupConfig as ElasticGroupConfig,
         MemberMapping as MemberMapping,
@@ -120,7 +122,6 @@ with at_first_use(globals()):
     )
     from pelton.client.protocol.info import ServerInfo as ServerInfo
     from pelton.client.protocol.options import ConnectOptions as ConnectOptions, Options as Options
-    from pelton.client.schedules import Schedule as Schedule
     from pelton.client.services import (
         EndpointInfo as EndpointInfo,
         EndpointStats as EndpointStats,
@@ -131,6 +132,7 @@ with at_first_use(globals()):
     )
     from pelton.client.session.session import Stats as Stats
     from pelton.client.session.status import Status as Status
+    from pelton.client.stored import CounterEntry as CounterEntry, Schedule as Schedule
     from pelton.errors import (
         ApiError as ApiError,
         AuthenticationError as AuthenticationError,

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pelton.api.subjects import parse_ack
 from pelton.client.base.arguments import waits
-from pelton.client.base.headers import merged_headers
+from pelton.client.base.message import BaseMessage, merged_headers
 from pelton.errors import not_installed
 
 try:
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
     from opentelemetry.trace import Span, Tracer
-
-    from pelton.client.base.message import BaseMessage
 
     Wrap: TypeAlias = Callable[["Tracing", Any], Any]
 
@@ -385,7 +383,7 @@ _WRAPPED: tuple[tuple[str, str, str, str, Wrap], ...] = (
     ("aio sync", "jetstream", "JetStream", "publish", _publishes),
     ("aio sync", "sending", "WindowSender", "publish", _publishes),  # Publisher
     ("aio sync", "sending", "FlowSender", "publish", _publishes),  # FastBatch
-    ("aio sync", "batches", "AtomicBatch", "add", _publishes),
+    ("aio sync", "publishing", "AtomicBatch", "add", _publishes),
     ("aio sync", "connection", "Client", "request", _requests),
     ("aio sync", "connection", "Client", "request_many", _answers),
     ("aio sync", "subscription", "Subscription", "next", _receives),

@@ -14,15 +14,13 @@ from pelton.exports import at_first_use
 
 with at_first_use(globals()):
     from pelton.client.sync import connect as connect
-    from pelton.client.sync.batches import AtomicBatch as AtomicBatch, FastBatch as FastBatch
-    from pelton.client.sync.bulk.columns import ColumnReader as ColumnReader
+    from pelton.client.sync.columns import ColumnReader as ColumnReader
     from pelton.client.sync.connection import Client as Client, StatusEvents as StatusEvents
     from pelton.client.sync.consumers import (
         Consumer as Consumer,
         OrderedConsumer as OrderedConsumer,
         PushConsumer as PushConsumer,
     )
-    from pelton.client.sync.counters import Counter as Counter
     from pelton.client.sync.groups import (
         ElasticGroup as ElasticGroup,
         GroupMessages as GroupMessages,
@@ -36,13 +34,18 @@ with at_first_use(globals()):
         ConsumerMessages as ConsumerMessages,
         PushMessages as PushMessages,
     )
-    from pelton.client.sync.publishing import Publisher as Publisher
+    from pelton.client.sync.publishing import (
+        AtomicBatch as AtomicBatch,
+        FastBatch as FastBatch,
+        Publisher as Publisher,
+    )
     from pelton.client.sync.services import (
         Request as Request,
         Service as Service,
         ServiceClient as ServiceClient,
         ServiceGroup as ServiceGroup,
     )
+    from pelton.client.sync.stored import Counter as Counter
     from pelton.client.sync.subscription import Subscription as Subscription
     from pelton.client.sync.transactions import KeyTransaction as KeyTransaction
     from pelton.client.sync.watches import KeyWatch as KeyWatch, ObjectWatch as ObjectWatch

@@ -1,4 +1,4 @@
-"""What a nats-server may be too old for, from the table that tells the users of the client (`client/plans/needs.py`).
+"""What a nats-server may be too old for, from the table that tells the users of the client (`client/base/answers.py`).
 
 ``@pytest.mark.needs("allow_msg_ttl")`` on a test, or in the ``pytestmark`` of a file, leaves it out on a server
 that is older; the reason names the feature. So the suite runs against each nats-server that the client works
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client.base.needs import NEEDS
+from pelton.client.base.answers import NEEDS
 from tests.peers import version_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client.base.interest import Interest
+from pelton.client.base.mailbox import Interest
 from pelton.client.base.message import BaseMessage
 from pelton.client.batches import AtomicNumbers, FastFlow, check_staged
 from pelton.core.protocol.wire import decode_headers

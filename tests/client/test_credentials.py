@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pelton import Options, connect, nkeys, sync
-from pelton.client.protocol.credentials import CredentialsError, signed_fields
-from pelton.client.protocol.info import ServerInfo, connect_line
+from pelton.client.protocol.info import CredentialsError, ServerInfo, connect_line, signed_fields
 from pelton.errors import AuthenticationError
 from tests.client.test_live_secured import echoes
 from tests.server.auth import signed

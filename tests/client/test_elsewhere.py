@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pelton.client.sync.locks import Bell
-from pelton.client.sync.polling import ERR, IN, OUT, READABLE, WRITABLE, SelectPoll
+from pelton.client.sync.locks import ERR, IN, OUT, READABLE, WRITABLE, Bell, SelectPoll
 
 if TYPE_CHECKING:
     from tests.peers import ServerProcess

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton import ConsumerConfig, ObjectStoreConfig, StreamConfig
-from pelton.client.base.tokens import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
-from pelton.client.sync.bulk.columns import ColumnReader, read_range
-from pelton.client.sync.bulk.rows import RowPublisher
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.session.requests import BLOCK_TOKENS, TOKEN_LENGTH, Replies, Tokens
+from pelton.client.sync.columns import ColumnReader, read_range
+from pelton.client.sync.gets import read_stored
+from pelton.client.sync.rows import RowPublisher
 from pelton.core.bulk.publish_window import Column, Rows
 from pelton.sync import connect
 from tests.client.shells import connected

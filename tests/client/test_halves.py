@@ -22,9 +22,9 @@ BY_HAND = {
     *("__init__", "backend", "columns", "locks", "sending", "subscription", "transport", "workers"),
 }
 """Modules of both halves that are written twice."""
-ASYNCIO_ONLY = {"handlers", "proxying", "waiting"}
+ASYNCIO_ONLY = {"waiting"}
 BLOCKING_ONLY = {
-    *("backup", "dialing", "keeping", "opening", "polling", "sharing", "websocket"),
+    *("backup", "gets", "rows", "sharing"),
 }
 ONE_HALF_ONLY = {
     "Client": {"detach", "wait_until"},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pelton import ConsumerConfig, StreamConfig, connect, sync
-from pelton.client.protocol.protocol_lines import ProtocolLines
+from pelton.client.protocol.events import ProtocolLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton import Headers
-from pelton.client.base.headers import encode_header_map, publish_headers
+from pelton.client.base.message import encode_header_map, publish_headers
 from pelton.client.objects.models import ObjectInfo, check_properties
 from pelton.core.protocol.wire import decode_headers
 

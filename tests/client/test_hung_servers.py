@@ -17,10 +17,10 @@ from pelton.client.aio.jetstream import JetStream
 from pelton.client.aio.upkeep import Upkeep
 from pelton.client.base.message import BaseMessage
 from pelton.client.base.models import ConsumerConfig, ConsumerInfo
+from pelton.client.consume.arrivals import PullIntake
 from pelton.client.consume.events import ConsumerEvent
 from pelton.client.consume.intake import Heartbeats
 from pelton.client.consume.pull import Asking, Sizes
-from pelton.client.consume.pulled import PullIntake
 from pelton.sync import connect
 from tests.client.by_hand import House, Until
 from tests.client.everything import calling

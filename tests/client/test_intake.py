@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pelton.client.base.message import BaseMessage
 from pelton.client.base.models import ConsumerConfig, ConsumerInfo
+from pelton.client.consume.arrivals import PullIntake
 from pelton.client.consume.pull import Asking, Sizes, size_of
-from pelton.client.consume.pulled import PullIntake
 from pelton.errors import ConnectionLostError
 from tests.client.by_hand import House
 

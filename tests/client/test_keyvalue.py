@@ -35,8 +35,8 @@ from pelton import (
 from pelton.api import keyvalue as wire
 from pelton.api.subjects import AckSubject
 from pelton.client.aio.jetstream import JetStream
-from pelton.client.base.configs import make_config
-from pelton.client.consume.watched import WatchPosition
+from pelton.client.base.arguments import make_config
+from pelton.client.consume.ordered import WatchPosition
 from pelton.client.keyvalue.codecs import PlainValues, encoded_filter, encoded_value
 from pelton.client.keyvalue.config import KeyValueFields, config_of, prefixes, status_of
 from pelton.errors import (

@@ -27,7 +27,7 @@ from pelton import (
     connect,
     sync,
 )
-from pelton.client.aio.own_consumers import OwnConsumers
+from pelton.client.aio.upkeep import OwnConsumers
 from pelton.errors import ConnectionLostError, PeltonTimeoutError
 from tests.client.shells import connected, wait_for
 from tests.proxies import running_proxy

@@ -11,7 +11,7 @@ import pytest
 
 from pelton import ConsumerConfig, Options, StreamConfig
 from pelton.client.base.addresses import parse_servers
-from pelton.client.sync.bulk.columns import ColumnReader
+from pelton.client.sync.columns import ColumnReader
 from pelton.client.sync.sharing import GATHER_S
 from pelton.client.sync.transport import Transport
 from pelton.errors import (

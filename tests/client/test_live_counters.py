@@ -21,8 +21,7 @@ from pelton import (
     StreamSource,
     WrongStreamError,
 )
-from pelton.client.counters import entry_of, number_of, text_of_number
-from pelton.client.schedules import pattern_of
+from pelton.client.stored import entry_of, number_of, pattern_of, text_of_number
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

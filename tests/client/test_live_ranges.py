@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pelton import ConsumerConfig, StreamConfig
-from pelton.client.sync.bulk.columns import read_range
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.columns import read_range
+from pelton.client.sync.gets import read_stored
 from pelton.errors import ApiError, PermissionsViolationError, StreamNotFoundError
 from pelton.sync import connect
 from tests.peers import ServerProcess, available_servers, running_server

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_type_hints
 import pytest
 
 import pelton
-from pelton.client.base.headers import Headers
+from pelton.client.base.message import Headers
 from pelton.client.base.models import Metadata
 from pelton.client.protocol.options import ConnectOptions
 

@@ -23,8 +23,8 @@ from pelton import (
 from pelton.api import calls as wire
 from pelton.api import encode
 from pelton.client.aio.jetstream import JetStream
+from pelton.client.base.answers import needs_of
 from pelton.client.base.models import AccountInfo, ConsumerInfoResponse, StreamInfoResponse
-from pelton.client.base.needs import needs_of
 from tests.client.by_hand import INFO, House, Until, carry_on, published
 from tests.client.shells import connected
 from tests.peers import running_server, version_of

@@ -11,7 +11,7 @@ import pytest
 
 from pelton.api import ErrorBody, error_from
 from pelton.api.subjects import Api
-from pelton.client.aio.own_consumers import OwnConsumers
+from pelton.client.aio.upkeep import OwnConsumers
 from pelton.client.base.models import ConsumerConfig
 from pelton.errors import PeltonTimeoutError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client.protocol.protocol_lines import Lines, hide_secrets
+from pelton.client.protocol.events import Lines, hide_secrets
 from tests.client.shells import connected
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.client.base.interest import Interest
+from pelton.client.base.mailbox import Interest
 from pelton.client.base.message import BaseMessage
-from pelton.client.base.tokens import Tokens
 from pelton.client.publishing import RETRY_S, Window
+from pelton.client.session.requests import Tokens
 from pelton.errors import ApiError, NoRespondersError, ProtocolError, WrongLastSequenceError
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"

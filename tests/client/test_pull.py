@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pelton.client.aio.jetstream import JetStream
-from pelton.client.base.headers import publish_headers
-from pelton.client.base.interest import Interest
-from pelton.client.base.message import BaseMessage, nak_body
+from pelton.client.base.mailbox import Interest
+from pelton.client.base.message import BaseMessage, nak_body, publish_headers
 from pelton.client.base.models import ConsumerInfo, StreamConfig
 from pelton.client.consume.ordered import Position
 from pelton.client.consume.pull import Fetch, Sizes, control_reply, pull_body

@@ -21,8 +21,7 @@ from pelton import (
     embedded,
     sync,
 )
-from pelton.client.base.addresses import parse_server, parse_servers
-from pelton.client.base.memory import open_socket
+from pelton.client.base.addresses import open_socket, parse_server, parse_servers
 from tests.client.shells import SHELLS, connected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.gets import read_stored
 from pelton.spark.buckets import kv_reading
 from pelton.spark.buckets.kv_source import KvReader
 from tests.spark.test_kv_source import KeyValue, js, rows_of, server

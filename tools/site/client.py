@@ -172,7 +172,7 @@ def signature_text(owner: type, name: str) -> str:
 def is_made_by_users(value: type) -> bool:
     """Whether its constructor is for programs, and not for the client itself."""
     home = value.__module__
-    if home.startswith(("pelton.client.aio", "pelton.client.sync.bulk.columns")):
+    if home.startswith(("pelton.client.aio", "pelton.client.sync.columns")):
         return False
     if getattr(value, "_is_protocol", False) or issubclass(value, Exception):
         return False

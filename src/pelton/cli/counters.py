@@ -10,9 +10,9 @@ from pelton.cli.output import moment, number, print_facts, print_json, print_tab
 from pelton.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from pelton.client.counters import CounterEntry
-    from pelton.client.sync.counters import Counter
+    from pelton.client.stored import CounterEntry
     from pelton.client.sync.jetstream import JetStream
+    from pelton.client.sync.stored import Counter
 
 _SUBJECT = click.argument("subject")
 _STREAM = click.option("--stream", default="", help="Stream of the counter; found by its subject.")
@@ -30,7 +30,7 @@ def _counter(js: JetStream, stream: str, subject: str) -> Counter:
 
 def _whole(text: str) -> int:
     """A whole number of any size; BadParameter."""
-    from pelton.client.counters import number_of
+    from pelton.client.stored import number_of
     from pelton.errors import ProtocolError
 
     try:

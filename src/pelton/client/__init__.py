@@ -4,8 +4,7 @@
 
     aio/   sync/                               the two halves; sync is made of aio: see tools/gen_sync.py
     keyvalue/   objects/   groups   services   values, and the state of what waits for them
-    consume/   publishing   batches            buffers of consumers; windows of acks
-    counters   schedules   stored
+    consume/   publishing   batches   stored   buffers of consumers; windows of acks; stored messages
     session/                                   requests, subscriptions, the status of a connection
     protocol/                                  one connection: bytes in, events and bytes out
     base/                                      addresses, durations, messages, models

@@ -35,17 +35,20 @@ from pelton.errors import (
 )
 
 from .base.answers import decode_pub_ack
-from .base.arguments import check_number, refuse
-from .base.headers import HeadersLike, encode_header_map, merged_headers, publish_headers
-from .base.mailbox import RETRY_S, Mailbox
-from .protocol.subjects import check_literal
+from .base.arguments import check_literal, check_number, refuse
+from .base.mailbox import RETRY_S, Interest, Mailbox
+from .base.message import (
+    BaseMessage,
+    HeadersLike,
+    encode_header_map,
+    merged_headers,
+    publish_headers,
+)
 
 if TYPE_CHECKING:
     from typing import Any
 
     from .base.durations import Duration
-    from .base.interest import Interest
-    from .base.message import BaseMessage
     from .base.models import PubAck
 
 START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4

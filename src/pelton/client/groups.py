@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,10 +21,7 @@ from pelton.errors import ProtocolError
 
 from .base.arguments import refuse
 from .base.durations import Nanoseconds, to_nanoseconds
-from .base.models import ConsumerConfig, StreamConfig, StreamSource, SubjectTransform
-
-if TYPE_CHECKING:
-    from .base.models import StreamInfo
+from .base.models import ConsumerConfig, StreamConfig, StreamInfo, StreamSource, SubjectTransform
 
 STATIC_BUCKET = "static-consumer-groups"
 ELASTIC_BUCKET = "elastic-consumer-groups"

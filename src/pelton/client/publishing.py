@@ -30,13 +30,12 @@ from pelton.errors import (
 
 from .base.answers import decode_pub_ack
 from .base.arguments import check_number
-from .base.mailbox import RETRY_S, Mailbox
+from .base.mailbox import RETRY_S, Interest, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .base.durations import Duration
-    from .base.interest import Interest
     from .base.message import BaseMessage
     from .base.models import PubAck
 

@@ -14,20 +14,16 @@ of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from pelton.errors import ProtocolError
 
-from .base.arguments import refuse
-from .protocol.subjects import check_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .base.arguments import check_pattern, refuse
 
 PREFIX = "$SRV"
 VERBS = ("PING", "INFO", "STATS")

@@ -1,33 +1,47 @@
-"""Direct gets: stored messages without a consumer, from any server that has a copy of the stream.
+"""Stored messages: direct gets, and the two kinds that mean something to their stream.
 
-::
+Direct gets need no consumer, and any server answers that has a copy of the stream. A page ends at a number of
+messages or bytes; the next one begins after its last sequence::
 
     $JS.API.DIRECT.GET.ORDERS  {"seq":7,"batch":100,"next_by_subj":"orders.>"}
       ◄── message 7 ... 12     headers: Nats-Subject, Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending
       ◄── 204 EOB              Nats-Num-Pending: how many follow
 
-A page ends at a number of messages or bytes; the next one begins after its last sequence.
+A counter is a whole number of any size for each subject of a stream with ``allow_msg_counter``::
+
+    publish  Nats-Incr: +3, no payload     ─►  PubAck {"val":"10"}
+    stored   {"val":"10"}                      Nats-Counter-Sources: {"EU":{"hits.a":"4"}, ...}
+
+A schedule makes its stream, with ``allow_msg_schedules``, publish other messages at given times. A subject has
+one: a new one replaces it. The stream takes both subjects::
+
+    subject of the schedule     reports.daily
+    Nats-Schedule               @at 2030-01-01T00:00:00Z | @every 30s | 0 0 8 * * 1-5 | @daily
+    Nats-Schedule-Target        the subject of the messages that the stream produces
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from pelton.api import calls as wire
 from pelton.api.errors import ErrorBody, error_from
-from pelton.api.times import parse_instant
+from pelton.api.times import format_duration, format_time, parse_instant
 from pelton.errors import DirectGetError, ProtocolError
 
-from .base.arguments import check_number, check_texts, refuse
-from .base.durations import Moment, to_moment
-from .base.headers import Headers
-from .base.models import StoredMessage
-from .base.needs import DIRECT_GETS, unknown
+from .base.answers import DIRECT_GETS, unknown
+from .base.arguments import check_literal, check_number, check_texts, refuse
+from .base.durations import Duration, Moment, to_moment, to_nanoseconds
+from .base.message import BaseMessage, Headers
+from .base.models import PubAck, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .base.message import BaseMessage
 
 END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
 MESSAGE_NOT_FOUND = 10037
@@ -154,3 +168,211 @@ def _subjects(subjects: str | Iterable[str]) -> list[str]:
     if not found or not all(found):
         raise ValueError("give at least one subject, and no empty one")
     return found
+
+
+INCREMENT = "Nats-Incr"
+SOURCES = "Nats-Counter-Sources"
+DIGITS_MAX = 30_000
+WRONG_STREAM = 10060
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class CounterEntry(NamedTuple):
+    """One state of a counter.
+
+    Example::
+
+        counter = js.counter("VOTES")
+        counter.increment("votes.yes", 2)
+        for entry in counter.history("votes.yes"):
+            print(entry.subject, entry.value)
+    """
+
+    subject: str
+    value: int
+    seq: int
+    increment: int | None
+    """What was added; None when the message does not say it."""
+    sources: dict[str, dict[str, int]]
+    """By stream and subject: the values of the counters that this one sums up."""
+    timestamp_ns: int
+
+
+class _Body(msgspec.Struct):
+    val: str
+
+
+_body = msgspec.json.Decoder(_Body)
+_sources = msgspec.json.Decoder(dict[str, dict[str, str]])
+
+
+def number_of(text: str) -> int:
+    """The number in a text of digits; ProtocolError for another text or too many digits."""
+    if len(text) > DIGITS_MAX + 1 or _NUMBER.fullmatch(text) is None:
+        raise ProtocolError(f"not a number of a counter: {text[:40]!r}")
+    return int(Decimal(text))  # int() refuses more than 4300 digits
+
+
+def text_of_number(number: int) -> str:
+    """The digits of a number with its sign; TypeError, and ValueError for one of too many digits."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        refuse("by", "a whole number", number)
+    if number.bit_length() > DIGITS_MAX * 3.32:
+        raise ValueError(f"a counter has at most {DIGITS_MAX} digits")
+    return f"{Decimal(number):+f}"
+
+
+def entry_of(message: StoredMessage) -> CounterEntry:
+    """The state in a stored message; ProtocolError when it is no counter's."""
+    try:
+        value = number_of(_body.decode(message.data).val)
+        told = _sources.decode(message.headers[SOURCES]) if SOURCES in message.headers else {}
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"{message.subject!r} is no counter: {error}") from None
+    added = message.headers.get(INCREMENT)
+    return CounterEntry(
+        message.subject,
+        value,
+        message.seq,
+        number_of(added) if added else None,
+        {
+            stream: {subject: number_of(text) for subject, text in values.items()}
+            for stream, values in told.items()
+        },
+        message.timestamp_ns,
+    )
+
+
+def check_counted(ack: PubAck, subject: str, stream: str) -> None:
+    """Raise WrongStreamError when another stream has counted."""
+    if ack.stream != stream:
+        raise error_from(
+            ErrorBody(
+                code=400,
+                err_code=WRONG_STREAM,
+                description=f"{subject!r} belongs to stream {ack.stream!r}, which counted",
+            )
+        )
+
+
+PATTERN = "Nats-Schedule"
+TARGET = "Nats-Schedule-Target"
+SOURCE = "Nats-Schedule-Source"
+TIME_ZONE = "Nats-Schedule-Time-Zone"
+TTL = "Nats-Schedule-TTL"
+ROLLUP = "Nats-Schedule-Rollup"
+SECOND = 1_000_000_000
+SUBJECTS_OF_A_GET = 500
+"""Schedules that one direct get asks for: servers find at most 1024 subjects."""
+_CRON = re.compile(
+    r"@(?:yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(?: +\S+){5}", re.ASCII
+)
+
+
+class Schedule(NamedTuple):
+    """A schedule that a stream holds.
+
+    Example::
+
+        js.schedule("plans.tea", b"tea", target="due.tea", cron="@daily")
+        for schedule in js.iter_schedules("PLANS"):
+            print(schedule.subject, schedule.pattern, schedule.target)
+    """
+
+    subject: str
+    """The subject of the schedule itself."""
+    seq: int
+    pattern: str
+    """``@at <time>``, ``@every <duration>``, or a cron pattern of six fields."""
+    target: str
+    """The subject of the messages that the stream produces."""
+    source: str
+    """The subject whose last message is the body of what is produced; "" for ``data``."""
+    time_zone: str
+    ttl: str
+    """How long produced messages are kept; "" for as long as the stream keeps messages."""
+    data: bytes
+    headers: Headers
+    """All headers of the schedule."""
+
+
+def pattern_of(
+    at: Moment | None,
+    every: Duration | None,
+    cron: str | None,
+    delay: Duration | None,
+    now_ns: int,
+) -> str:
+    """The text of the one time that is given; ValueError for none, several or an invalid one."""
+    if sum(each is not None for each in (at, every, cron, delay)) != 1:
+        raise ValueError("give one of at, every, cron and delay")
+    if cron is not None:
+        check_texts(cron=cron)
+        if _CRON.fullmatch(cron) is None:
+            raise ValueError(
+                f"not a cron pattern: {cron!r}: expected six fields, of which the first is "
+                f"seconds, or a name such as @daily"
+            )
+        return cron
+    if every is not None:
+        interval_ns = to_nanoseconds(every, "every")
+        if interval_ns < SECOND:
+            raise ValueError(f"every is at least a second, got {every!r}")
+        return f"@every {format_duration(interval_ns)}"
+    moment = now_ns + to_nanoseconds(delay, "delay") if delay is not None else to_moment(at, "at")
+    assert moment is not None
+    return f"@at {format_time(moment)}"
+
+
+def schedule_headers(
+    subject: str,
+    target: str,
+    pattern: str,
+    *,
+    source: str | None,
+    time_zone: str | None,
+    ttl: Duration | None,
+    rollup: bool,
+) -> dict[str, str]:
+    """The headers of a schedule; ValueError, InvalidSubjectError for what no stream takes."""
+    check_texts(target=target, source=source, time_zone=time_zone)
+    check_literal(target)
+    if target == subject:
+        raise ValueError("the target is the subject of the schedule: choose another one")
+    if source is not None:
+        check_literal(source)
+        if source in (subject, target):
+            raise ValueError("the source is another subject than the schedule's and the target's")
+    if time_zone is not None and pattern.startswith(("@at ", "@every ")):
+        raise ValueError("time_zone is for cron patterns only")
+    headers = {PATTERN: pattern, TARGET: target}
+    if source is not None:
+        headers[SOURCE] = source
+    if time_zone is not None:
+        headers[TIME_ZONE] = time_zone
+    if ttl is not None:
+        headers[TTL] = format_duration(to_nanoseconds(ttl, "ttl"))
+    if rollup:
+        headers[ROLLUP] = "sub"
+    return headers
+
+
+def schedule_of(message: StoredMessage) -> Schedule | None:
+    """The schedule in a stored message; None when it is another message."""
+
+    def first(name: str) -> str:
+        return message.headers.get(name, "")
+
+    if not first(PATTERN):
+        return None
+    return Schedule(
+        message.subject,
+        message.seq,
+        first(PATTERN),
+        first(TARGET),
+        first(SOURCE),
+        first(TIME_ZONE),
+        first(TTL),
+        message.data,
+        message.headers,
+    )

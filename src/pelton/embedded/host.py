@@ -11,7 +11,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING
 
-from pelton.client.base import memory
+from pelton.client.base import addresses
 from pelton.server import app
 from pelton.server.errors import StartError
 from pelton.server.files import lock_store
@@ -63,7 +63,7 @@ class Host:
         self._folder = ""  # a temporary store, removed at the end
         self._serving: asyncio.Task[None] | None = None
         try:
-            memory.offer(self.name, self._open)
+            addresses.offer(self.name, self._open)
         except ValueError as problem:
             raise StartError(str(problem)) from None
         sockets: list[socket.socket] = []
@@ -85,7 +85,7 @@ class Host:
                 each.close()
             if locked is not None:
                 locked.close()
-            memory.withdraw(self.name)
+            addresses.withdraw(self.name)
             self._remove()
             if isinstance(problem, ModuleNotFoundError) and problem.name:
                 raise StartError(
@@ -140,7 +140,7 @@ class Host:
             await asyncio.shield(self._serving)
 
     async def _end(self) -> None:
-        memory.withdraw(self.name)
+        addresses.withdraw(self.name)
         self._ended = True
         try:
             await self.app.shut_down()

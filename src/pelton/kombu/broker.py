@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from pelton.client.base.headers import HeadersLike
+    from pelton.client.base.message import HeadersLike
     from pelton.client.protocol.options import Options
     from pelton.client.sync import Client
     from pelton.nuid import Nuid

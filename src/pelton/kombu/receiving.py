@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pelton.client.base.mailbox import Mailbox
+from pelton.client.base.mailbox import Interest, Mailbox
 from pelton.client.consume.pull import HEARTBEAT, PENDING_MESSAGES, pull_body, status_error
 from pelton.client.sync import connect
 from pelton.errors import PullError
 
 if TYPE_CHECKING:
-    from pelton.client.base.interest import Interest
     from pelton.client.base.message import BaseMessage
     from pelton.client.protocol.options import Options
     from pelton.client.sync import Client

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from pelton.client.sync.bulk.columns import ROWS, read_range
-from pelton.client.sync.bulk.stored import read_stored, sequence_at
+from pelton.client.sync.columns import ROWS, read_range
+from pelton.client.sync.gets import read_stored, sequence_at
 from pelton.sql.selection import END, Selection
 
 if TYPE_CHECKING:

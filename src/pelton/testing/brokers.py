@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pelton.client import sync
 from pelton.client.aio import Connecting
-from pelton.client.aio.handlers import Handlers
+from pelton.client.aio.backend import Handlers
 from pelton.client.base.durations import to_nanoseconds
 from pelton.client.protocol.options import make_options
 from pelton.core.protocol.subjects import valid

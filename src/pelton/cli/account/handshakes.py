@@ -40,7 +40,7 @@ class Peer:
 
     def chain(self) -> list[Certificate]:
         """The certificates, the server's own first; ClickException without TLS."""
-        from pelton.client.protocol.tls import make_context
+        from pelton.client.protocol.options import make_context
 
         try:
             from cryptography.x509 import load_der_x509_certificate
@@ -71,7 +71,7 @@ class Peer:
     @contextlib.contextmanager
     def _ready(self) -> Any:
         """A connection on which TLS may begin."""
-        from pelton.client.protocol.tls import begins_with_tls
+        from pelton.client.protocol.options import begins_with_tls
 
         with _connected(self.server, self.proxy, self.seconds) as plain:
             if not begins_with_tls(self.server, self.options):

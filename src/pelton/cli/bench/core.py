@@ -58,7 +58,7 @@ def sub(session: Session, /, subject: str, multisubject: bool, **asked: Any) -> 
 
     The figure counts from the first message on.
     """
-    from pelton.client.protocol.subjects import check_pattern
+    from pelton.client.base.arguments import check_pattern
 
     load = Load.of(asked)
     wanted = f"{subject}.*" if multisubject else subject
@@ -130,7 +130,7 @@ def serve(session: Session, /, subject: str, **asked: Any) -> None:
     Several clients share the requests. --sleep is the time that each answer takes. The clients are instances of
     the service nats-bench-service: ``pelton service ls``, ``info`` and ``stats`` show them.
     """
-    from pelton.client.protocol.subjects import check_pattern
+    from pelton.client.base.arguments import check_pattern
 
     from .links import Crowd
     from .load import opened_links

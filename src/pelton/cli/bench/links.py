@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pelton.client.protocol.refusals import make_error
+from pelton.client.protocol.info import make_error
 from pelton.core.load.crowd import NEVER, Role
 from pelton.core.load.crowd import Crowd as Loop
 from pelton.core.load.crowd import Link as Wire

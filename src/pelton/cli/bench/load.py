@@ -177,7 +177,7 @@ class Load:
 
     def subjects(self, subject: str) -> Subjects:
         """The subjects of the messages; InvalidSubjectError."""
-        from pelton.client.protocol.subjects import check_literal
+        from pelton.client.base.arguments import check_literal
 
         from .supply import Subjects
 

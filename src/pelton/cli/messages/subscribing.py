@@ -29,7 +29,7 @@ from pelton.core.base.quoting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.base.headers import Headers
+    from pelton.client.base.message import Headers
     from pelton.client.sync import Client
     from pelton.client.sync.jetstream import JetStream
     from pelton.client.sync.messages import Message

@@ -105,8 +105,8 @@ def of_stream(
     count: int | None,
 ) -> Iterator[_Raw]:
     """The messages of a stream that a filter names."""
-    from pelton.client.sync.bulk.columns import read_range
-    from pelton.client.sync.bulk.stored import read_stored
+    from pelton.client.sync.columns import read_range
+    from pelton.client.sync.gets import read_stored
     from pelton.plgd import named_filter
 
     try:

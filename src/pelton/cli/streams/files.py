@@ -149,7 +149,7 @@ def _row(found: Any) -> Row:
 
 def encoded(headers: dict[str, Any]) -> bytes:
     """The block of a map of headers; ValueError for an invalid header."""
-    from pelton.client.base.headers import encode_header_map
+    from pelton.client.base.message import encode_header_map
 
     for values in headers.values():
         if not isinstance(values, str | list) or not all(isinstance(v, str) for v in values):

@@ -117,7 +117,7 @@ def range_options(function: F) -> F:
 
 def bounds(js: JetStream, info: StreamInfo, wanted: Range) -> tuple[int, int]:
     """(first sequence, the one after the last) of a range of the stream's messages."""
-    from pelton.client.sync.bulk.stored import sequence_at
+    from pelton.client.sync.gets import sequence_at
 
     state, name = info.state, info.config.name
     first = max(wanted.first.seq, state.first_seq, 1)
@@ -135,8 +135,8 @@ def columns_of(
     js: JetStream, info: StreamInfo, first: int, stop: int, subjects: tuple[str, ...] = ()
 ) -> Iterator[Columns]:
     """The messages with ``first <= sequence < stop`` in batches."""
-    from pelton.client.sync.bulk.columns import read_range
-    from pelton.client.sync.bulk.stored import read_stored
+    from pelton.client.sync.columns import read_range
+    from pelton.client.sync.gets import read_stored
 
     if first >= stop:
         return iter(())

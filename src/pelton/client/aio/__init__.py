@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..protocol.options import ConnectOptions, Options, make_options
+from .backend import Handlers
 from .connection import Client
-from .handlers import Handlers
 from .messages import Message
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pelton.errors import PeltonError
 
     from ..base.addresses import TlsOptions
-    from ..protocol.protocol_lines import OnProtocol
+    from ..protocol.events import OnProtocol
     from ..session.status import Status
 
 

@@ -1,4 +1,5 @@
-"""What differs between the halves of the client, for asyncio: how bytes are carried, and how a call waits.
+"""What differs between the halves of the client, for asyncio: how bytes are carried, how a call waits, and what
+handles events.
 
 The loop carries bytes between the transport and the state machine of ``client/protocol/connection.py``;
 output is gathered and written once per turn of the loop. The client replaces a lost connection in the
@@ -16,35 +17,30 @@ import logging
 import math
 import random
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from pelton.errors import ConnectError, ConnectionLostError, PeltonError
 
+from ..base.addresses import Server, open_socket
 from ..base.arguments import refuse
-from ..base.headers import HeadersLike, encode_header_map
-from ..base.mailbox import Mailbox
-from ..base.memory import open_socket
+from ..base.mailbox import Mailbox, Owner
+from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
-from ..protocol.tls import begins_with_tls, make_context
+from ..protocol.options import Options, begins_with_tls, make_context
 from ..session.session import OUTPUT_BYTES, PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Session
 from .attempts import connect_again, connect_first
-from .proxying import open_through
 from .subscription import Subscription
-from .transport import Link
+from .transport import Link, open_through
 from .waiting import Waits, clock_of, until
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ..base.addresses import Server
-    from ..base.mailbox import Owner
-    from ..base.message import BaseMessage
-    from ..protocol.options import Options
+    from ..protocol.events import OnProtocol
+    from ..session.status import Status
     from .connection import Client
-    from .handlers import Handlers
     from .messages import Message
-
 
 CLOSE_TIMEOUT_S = 2.0
 
@@ -487,3 +483,19 @@ async def worked(work: asyncio.Future[Any], finishes: bool) -> Any:
         if not work.cancelled():
             work.exception()  # taken note of
         raise
+
+
+class Handlers(NamedTuple):
+    """Handlers of the client's events; plain functions or coroutine functions, None for none."""
+
+    on_error: Callable[[Exception], Any] | None = None
+    """An error of the server, a slow subscription, an exception in a callback."""
+    on_disconnect: Callable[[PeltonError | None], Any] | None = None
+    on_reconnect: Callable[[], Any] | None = None
+    on_close: Callable[[], Any] | None = None
+    on_lame_duck: Callable[[], Any] | None = None
+    """The server is about to stop."""
+    on_status: Callable[[Status], Any] | None = None
+    """Any event of the connection."""
+    on_protocol: OnProtocol | None = None
+    """A line of the protocol; a plain function."""

@@ -26,9 +26,9 @@ from pelton.errors import (
 
 from ..base.arguments import check_number, refuse
 from ..base.durations import Duration, to_seconds
-from ..base.headers import HeadersLike, encode_header_map
 from ..base.mailbox import RETRY_S
-from ..session.requests import Gathered, Sent, is_end
+from ..base.message import HeadersLike, encode_header_map
+from ..session.requests import Gathered, Question, Sent, is_end
 from ..session.session import LEAVE_SHARE, Ping
 from ..session.status import Status, StatusBox
 from .backend import Backend
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from ..services import ServiceConfig
-    from ..session.requests import Question
     from .jetstream import JetStream
     from .messages import Message
     from .services import Service, ServiceClient

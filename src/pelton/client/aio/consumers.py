@@ -28,23 +28,19 @@ from pelton.errors import (
 from ..base.arguments import check_number
 from ..base.durations import Duration, Moment, to_nanoseconds
 from ..base.mailbox import RETRY_S
-from ..base.models import ConsumerConfig, ConsumerInfo
-from ..consume.ordered import OrderedIntake
+from ..base.models import ConsumerConfig, ConsumerInfo, ConsumerPause
+from ..consume.arrivals import WRONG_PIN, PullIntake, PushIntake
+from ..consume.ordered import OrderedIntake, Position
 from ..consume.pull import CONFLICT, Asking, Fetch, Inbox, Sizes, check_most, config_of
-from ..consume.pulled import WRONG_PIN, PullIntake
-from ..consume.pushed import PushIntake
 from .locks import locked
 from .operations import ConsumerMessages, PushMessages
-from .own_consumers import OwnConsumers
-from .upkeep import Upkeep
+from .upkeep import OwnConsumers, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.models import ConsumerPause
     from ..consume.events import ConsumerEvent
     from ..consume.intake import OnMissing
-    from ..consume.ordered import Position
     from .connection import Client
     from .jetstream import JetStream
     from .messages import Message

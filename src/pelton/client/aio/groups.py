@@ -20,6 +20,7 @@ from ..groups import (
     PRIORITY_GROUP,
     STATIC_BUCKET,
     ElasticGroupConfig,
+    MemberMapping,
     StaticGroupConfig,
     assignments,
     check_member,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ..base.durations import Duration
     from ..base.models import ConsumerConfig
     from ..consume.events import ConsumerEvent
-    from ..groups import MemberMapping
     from .connection import Client
     from .jetstream import JetStream
     from .messages import Message

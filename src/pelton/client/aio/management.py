@@ -23,13 +23,28 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.answers import decode, encode_config, present, words_told
-from ..base.arguments import check_number, check_texts, refuse
-from ..base.configs import make_config
+from ..base.answers import (
+    NO_NAMES,
+    PAUSES,
+    RESETS,
+    UNPINS,
+    Need,
+    check_level,
+    check_made,
+    decode,
+    encode_config,
+    needs_of,
+    present,
+    words_told,
+)
+from ..base.arguments import check_number, check_texts, make_config, refuse
 from ..base.durations import Duration, Moment, to_moment, to_seconds
-from ..base.headers import Headers
+from ..base.message import Headers
 from ..base.models import (
+    AccountInfo,
     ConsumerConfig,
+    ConsumerFields,
+    ConsumerInfo,
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerPause,
@@ -37,17 +52,10 @@ from ..base.models import (
     Placement,
     StoredMessage,
     StreamConfig,
+    StreamFields,
+    StreamInfo,
     StreamInfoResponse,
     StreamListResponse,
-)
-from ..base.needs import (
-    NO_NAMES,
-    PAUSES,
-    RESETS,
-    UNPINS,
-    check_level,
-    check_made,
-    needs_of,
 )
 
 if TYPE_CHECKING:
@@ -55,14 +63,6 @@ if TYPE_CHECKING:
 
     from pelton.api.fields import ConsumerAction
 
-    from ..base.models import (
-        AccountInfo,
-        ConsumerFields,
-        ConsumerInfo,
-        StreamFields,
-        StreamInfo,
-    )
-    from ..base.needs import Need
     from .connection import Client
 
 R = TypeVar("R", bound=wire.Response)

@@ -28,28 +28,25 @@ from pelton.errors import (
     StreamNotFoundError,
 )
 
-from ..base.mailbox import RETRY_S, Mailbox
+from ..base.mailbox import RETRY_S, Interest, Mailbox
 from ..base.models import ConsumerConfig, ConsumerInfo
+from ..consume.arrivals import PullIntake
 from ..consume.intake import Intake, raise_lasting
-from ..consume.pull import Asking, control_reply
-from ..consume.pulled import PullIntake
+from ..consume.pull import Asking, Sizes, control_reply
 from ..groups import (
     PRIORITY_GROUP,
     SECOND_NS,
+    GroupConfig,
     decode,
     filters_of,
     member_consumer,
 )
-from .own_consumers import OwnConsumers
-from .upkeep import Upkeep
+from .upkeep import OwnConsumers, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.interest import Interest
     from ..base.message import BaseMessage
-    from ..consume.pull import Sizes
-    from ..groups import GroupConfig
     from .connection import Client
     from .groups import Group
     from .jetstream import JetStream

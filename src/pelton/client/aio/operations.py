@@ -11,7 +11,7 @@ from pelton.errors import CallbackFailedError, PeltonError, PeltonTimeoutError
 
 from ..base.arguments import check_functions, check_number
 from ..base.durations import Duration, to_seconds
-from ..base.message import nak_body
+from ..base.message import BaseMessage, nak_body
 from .locks import locked
 from .workers import Workers, caller
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Self
 
-    from ..base.message import BaseMessage
     from ..consume.events import ConsumerEvent
     from ..consume.intake import Intake
     from .messages import Message

@@ -1,7 +1,7 @@
 """The calls that publish one of many messages, whose acks come later; for asyncio.
 
 A program makes such a call for each message, so each half has its own text, without a call that it does not
-need. In asyncio, timers also look for overdue acks and keep a batch open. ``publishing.py`` and ``batches.py`` have
+need. In asyncio, timers also look for overdue acks and keep a batch open. ``publishing.py`` has
 the other calls of these classes.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import PeltonError
 
-from ..base.headers import HeadersLike, publish_headers
+from ..base.message import HeadersLike, publish_headers
 from ..batches import FastBatchBase
 from ..publishing import PublisherBase
 

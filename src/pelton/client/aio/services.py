@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -21,8 +21,8 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.headers import encode_header_map, merged_headers
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import BaseMessage, Headers, HeadersLike, encode_header_map, merged_headers
 from ..services import (
     BAD_REQUEST,
     ERROR,
@@ -54,12 +54,7 @@ from .locks import locked
 from .workers import Answer, Sent, Workers, sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..base.durations import Duration
-    from ..base.headers import Headers, HeadersLike
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
     from .connection import Client
     from .messages import Message
 

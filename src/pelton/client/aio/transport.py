@@ -1,14 +1,18 @@
-"""The transport of the asyncio client: carries bytes in both directions, and reports when it is
-full.
+"""The transport of the asyncio client: carries bytes in both directions, and reports when it is full.
+
+Behind a SOCKS proxy its socket is opened first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import TYPE_CHECKING, cast
 
 from pelton.errors import ConnectError
+
+from ..protocol.socks import parse_proxy, talk
 
 if TYPE_CHECKING:
     import ssl
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from ..base.addresses import Server
     from ..protocol.websocket import WebSocket
     from .backend import Backend
-
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
@@ -170,3 +173,43 @@ class Link(asyncio.BufferedProtocol):
                 await asyncio.shield(self._closed)
                 return
         self.abort()
+
+
+async def open_through(loop: asyncio.AbstractEventLoop, url: str, server: Server) -> socket.socket:
+    """A socket that is connected to the server; ConnectError when the proxy refuses or is not there."""
+    proxy = parse_proxy(url)
+    try:
+        opened = await _connected(loop, proxy.host, proxy.port)
+    except OSError as error:
+        raise ConnectError(f"the proxy {proxy}: {error}") from None
+    try:
+        conversation = talk(proxy, server.host, server.port)
+        data, wanted = next(conversation)
+        while True:
+            await loop.sock_sendall(opened, data)
+            data, wanted = conversation.send(await loop.sock_recv(opened, wanted))
+    except StopIteration:
+        return opened
+    except BaseException:
+        opened.close()
+        raise
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    error: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        opened = socket.socket(family, kind, protocol)
+        opened.setblocking(False)
+        try:
+            await loop.sock_connect(opened, address)
+        except OSError as reason:
+            opened.close()
+            error = reason
+        except BaseException:
+            opened.close()
+            raise
+        else:
+            return opened
+    raise error

@@ -1,21 +1,30 @@
-"""Where a server is: the forms of its URL, and the TLS settings for reaching it, as plain values.
+"""Where a server is: the forms of its URL, the TLS settings for reaching it, and the servers of this process.
 
-Opens no socket: TLS settings are file names here, which ``client/protocol/tls.py`` turns into an
-``ssl.SSLContext``.
+Opens no socket: TLS settings are file names here, which ``client/protocol/options.py`` turns into an
+``ssl.SSLContext``. A server in the process registers a function that opens a connection to it
+(``pelton.embedded``), without a port: clients reach it by a URL such as ``memory://orders``. They look up the
+name when they connect, so a lost connection is opened again as any other.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from .arguments import refuse
-from .memory import SCHEME as MEMORY
+
+if TYPE_CHECKING:
+    import socket
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
+MEMORY = "memory"
+"""The scheme of URLs of servers of this process."""
 HIDDEN = "*****"
 """What is shown in place of a secret."""
 
@@ -172,3 +181,35 @@ class TlsOptions:
         """Refuse settings that would be ignored: ValueError."""
         if self.key_file and not self.cert_file:
             raise ValueError("key_file is given without cert_file")
+
+
+_lock = threading.Lock()
+_doors: dict[str, tuple[int, Callable[[bool], socket.socket]]] = {}  # with the process id
+
+
+def offer(name: str, door: Callable[[bool], socket.socket]) -> None:
+    """Let clients of this process connect by ``memory://name``.
+
+    ``door(waits)`` returns the client's end of a new connection, or raises OSError; ``waits``: a
+    blocking client asks, whose thread waits for answers. ValueError: the name is taken.
+    """
+    with _lock:
+        if name in _doors and _doors[name][0] == os.getpid():
+            raise ValueError(f"a server of this process has the name {name!r}; choose another")
+        _doors[name] = os.getpid(), door
+
+
+def withdraw(name: str) -> None:
+    """Refuse new connections; nothing happens when the name is not offered."""
+    with _lock:
+        _doors.pop(name, None)
+
+
+def open_socket(name: str, *, waits: bool) -> socket.socket:
+    """The client's end of a new connection, of a blocking client if it ``waits``; raises OSError."""
+    process, door = _doors.get(name, (0, None))
+    if door is None or process != os.getpid():
+        raise ConnectionRefusedError(
+            f"this process has no server {MEMORY}://{name}: it has stopped, or runs in another process"
+        )
+    return door(waits)

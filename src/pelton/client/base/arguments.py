@@ -4,15 +4,32 @@ A wrong kind is a TypeError that names the argument and what it takes::
 
     key is text, not int (5)
 
-What a value may be (a negative number, a name with blanks) its call checks, with ValueError or an error
-of the client. Numbers of other libraries are numbers.
+Also what several calls have in common: subjects, and a configuration as an object or as keywords of its
+class. What another value may be (a negative number, a name with blanks) its call checks, with ValueError or
+an error of the client. Numbers of other libraries are numbers.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Literal, NoReturn, cast, get_args, get_origin, get_type_hints
+from difflib import get_close_matches
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NoReturn,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pelton.errors import InvalidSubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def refuse(name: str, what: str, value: object, call: str = "") -> NoReturn:
@@ -127,3 +144,66 @@ def check_publish(subject: object, payload: object, reply: object, headers: obje
         refuse("data", "bytes", payload)
     if not isinstance(headers, bytes):
         refuse("headers", "bytes", headers)
+
+
+C = TypeVar("C")
+
+
+def make_config(
+    kind: type[C], given: C | str | None, fields: Mapping[str, object], name: str = ""
+) -> C:
+    """The object that a user gave, or one that is made of keywords.
+
+    ``name``: the argument, and the field that its text is for, such as "bucket"; "" for a class without
+    one, where None is given with the keywords. Raises TypeError for an object together with keywords, and for a
+    keyword that the class does not have; the class itself checks the values.
+    """
+    if isinstance(given, str) if name else given is None:
+        _check_names(kind, fields)
+        values: dict[str, Any] = dict(fields)
+        if name:
+            values[name] = given
+        return kind(**values)
+    if not _is_one(kind, given):
+        refuse(name or "config", f"a name or a {kind.__name__}" if name else kind.__name__, given)
+    if fields:
+        raise TypeError(
+            f"give a whole {kind.__name__}, or single fields, not both: {', '.join(fields)}"
+        )
+    return given  # type: ignore[return-value]  # text was dealt with
+
+
+def _is_one(kind: type, given: object) -> bool:
+    """Whether this is such a configuration: a class of the same name will do, as the wire's own."""
+    return any(base.__name__ == kind.__name__ for base in type(given).__mro__)
+
+
+def _check_names(kind: type, fields: Mapping[str, object]) -> None:
+    known = getattr(kind, "__struct_fields__", None) or kind.__dataclass_fields__  # type: ignore[attr-defined]  # a dataclass
+    for each in fields:
+        if each not in known:
+            near = get_close_matches(each, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"see help({kind.__name__})"
+            raise TypeError(f"{kind.__name__} has no field {each}: {hint}")
+
+
+_PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
+BLANK = re.compile(r"[ \t\r\n\f\0]")
+
+
+def check_literal(subject: str) -> None:
+    """Raise InvalidSubjectError unless a message can be published to the subject."""
+    if not isinstance(subject, str):
+        refuse("subject", "text", subject)
+    if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
+        raise InvalidSubjectError(
+            f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"
+        )
+
+
+def check_pattern(subject: str) -> None:
+    """Raise InvalidSubjectError unless a client can subscribe to the subject; wildcards are allowed."""
+    if _PATTERN.fullmatch(subject) is None or ">" in subject.split(".")[:-1]:
+        raise InvalidSubjectError(
+            f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end"
+        )

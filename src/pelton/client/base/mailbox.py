@@ -1,13 +1,12 @@
-"""What calls wait for, and what owns a subscription. Knows no transport."""
+"""What calls wait for; a subscription, as the server counts it, and what owns it. Knows no transport."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from pelton.errors import PeltonError, PermissionsViolationError
+from pelton.errors import ConnectionClosedError, PeltonError, PermissionsViolationError
 
-    from .interest import Interest
+if TYPE_CHECKING:
     from .message import BaseMessage
 
 RETRY_S = 0.25
@@ -43,3 +42,35 @@ class Mailbox:
 
     def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """The server does not permit an operation, which may concern this object."""
+
+
+class Interest:
+    """One subscription in the connection; ``owner`` belongs to the half."""
+
+    __slots__ = ("delivered", "draining", "failure", "max_msgs", "owner", "queue", "sid", "subject")
+
+    def __init__(self, sid: int, subject: str, queue: str, owner: Any) -> None:
+        """``queue`` is "" for a plain subscription."""
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+        self.owner = owner
+        self.delivered = 0
+        self.max_msgs = 0  # 0: no limit
+        self.draining = False
+        self.failure = ""
+        """Why the client was lost while this subscription was open; "" otherwise."""
+
+    def check(self) -> None:
+        """Raise ConnectionClosedError when the client was lost while this subscription was open.
+
+        A subscription that its owner ended, or whose client the owner closed, has no failure.
+        """
+        if self.failure:
+            raise self.lost()
+
+    def lost(self) -> ConnectionClosedError:
+        """The error of a subscription that has a ``failure``."""
+        return ConnectionClosedError(
+            f"the subscription to {self.subject!r} has ended: {self.failure}", self.subject
+        )

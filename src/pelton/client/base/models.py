@@ -42,9 +42,10 @@ from pelton.api.fields import (
 )
 from pelton.api.streams import ExternalStream, StreamSourceConsumer
 from pelton.api.subjects import AckSubject as Metadata
+from pelton.api.times import format_duration
 
 from .durations import Duration, Moment, Nanoseconds, Span, Time, settle
-from .headers import Headers
+from .message import Headers
 
 __all__ = [
     "AccountInfo",
@@ -530,3 +531,25 @@ class Listing(Generic[Item]):
         self.unavailable.update(offline)
         self.unavailable = dict(sorted(self.unavailable.items()))
         return not page or len(self.found) + len(self.unavailable) >= total
+
+
+def bucket_summary(
+    bucket: str,
+    *held: str,
+    size: int,
+    ttl_ns: int,
+    max_bytes: int,
+    storage: str,
+    replicas: int,
+    marks: tuple[str, ...] = (),
+) -> str:
+    """``held``: what it holds; ``marks``: what else is to be told. Limits that it has not are left out."""
+    parts = [*held, f"{size} bytes"]
+    if max_bytes > 0:
+        parts[-1] += f" of {max_bytes}"
+    if ttl_ns:
+        parts.append(f"ttl {format_duration(ttl_ns)}")
+    parts.append(storage)
+    if replicas > 1:
+        parts.append(f"{replicas} replicas")
+    return f"{bucket}: {', '.join((*parts, *marks))}"

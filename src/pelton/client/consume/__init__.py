@@ -9,7 +9,7 @@
            aio/upkeep.py                   what has to wait: requests after a loss, look-ups
                  │
              intake.py                     buffered messages, and what is known of the consumer
-     pulled.py  ordered.py  pushed.py  watched.py        one for each kind of consumer
+       arrivals.py  ordered.py             pull and push consumers; ordered ones, and watches
                  │
          pull.py  events.py                sizes and bodies of requests; what users are told
 """

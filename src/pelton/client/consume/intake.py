@@ -28,16 +28,14 @@ from pelton.errors import (
     PermissionsViolationError,
 )
 
-from ..base.mailbox import Mailbox
-from ..base.message import ACK, IN_PROGRESS, nak_body
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import ACK, IN_PROGRESS, BaseMessage, nak_body
 from .events import EventFeed
 from .pull import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
     from ..base.models import ConsumerConfig, ConsumerInfo
     from ..session.session import Session
 

@@ -16,7 +16,7 @@ request. A pinned consumer serves one client of a priority group: its messages h
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -35,16 +35,10 @@ from pelton.errors import (
 
 from ..base.arguments import check_number, check_texts
 from ..base.durations import Duration, to_nanoseconds
-from ..base.mailbox import Mailbox
-from ..base.message import NAK
-from ..base.models import ConsumerConfig
-from ..session.session import Ping
-
-if TYPE_CHECKING:
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
-    from ..base.models import ConsumerInfo
-    from ..session.session import Session
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import NAK, BaseMessage
+from ..base.models import ConsumerConfig, ConsumerInfo
+from ..session.session import Ping, Session
 
 HEARTBEAT = 100
 NOT_FOUND = 404

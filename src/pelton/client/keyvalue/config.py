@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from msgspec.structs import replace
 
@@ -12,11 +12,15 @@ from pelton.api.streams import SERVERS_OWN
 from pelton.errors import BadBucketError, InvalidBucketNameError
 
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
-from ..base.models import Placement, Republish, StreamConfig, StreamSource, SubjectTransform
-from ..base.summaries import bucket_summary
-
-if TYPE_CHECKING:
-    from ..base.models import StreamInfo
+from ..base.models import (
+    Placement,
+    Republish,
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+    SubjectTransform,
+    bucket_summary,
+)
 
 NO_LIMIT = -1
 SECOND_NS = 1_000_000_000

@@ -17,14 +17,13 @@ from pelton.errors import InvalidKeyError, InvalidValueError, NoValueError, Prot
 
 from ..base.arguments import refuse
 from ..stored import error_of
-from .codecs import PlainKeys, encoded_filter, encoded_value
+from .codecs import KeyCodec, PlainKeys, ValueCodec, encoded_filter, encoded_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..base.durations import Duration
     from ..base.message import BaseMessage
-    from .codecs import KeyCodec, ValueCodec
 
 V = TypeVar("V")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, get_args
@@ -24,15 +24,16 @@ from pelton.errors import (
 
 from ..base.arguments import refuse
 from ..base.durations import Duration, Nanoseconds, to_nanoseconds
-from ..base.headers import Headers
-from ..base.models import Placement  # get_type_hints looks for it here
-from ..base.summaries import bucket_summary
+from ..base.message import Headers
+from ..base.models import (
+    Placement,  # get_type_hints looks for it here
+    StreamConfig,
+    StreamInfo,
+    bucket_summary,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ..base.headers import HeadersLike
-    from ..base.models import Placement, StreamConfig, StreamInfo
+    from ..base.message import HeadersLike
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024

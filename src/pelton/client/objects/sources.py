@@ -11,13 +11,10 @@ import inspect
 import io
 import os
 import stat
-from collections.abc import AsyncIterable, Callable, Iterable
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import IO, Any, Protocol, TypeAlias
 
 from ..base.arguments import refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 Chunk: TypeAlias = bytes | memoryview
 Progress: TypeAlias = Callable[[int, int | None], object]

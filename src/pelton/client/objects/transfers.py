@@ -21,25 +21,20 @@ from pelton.errors import (
     OutputFullError,
     PeltonError,
     PeltonTimeoutError,
+    PermissionsViolationError,
     ProtocolError,
 )
 
 from ..base.answers import IN_PROCESS, decode_pub_ack
-from ..base.headers import MSG_ID
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
+from ..base.message import MSG_ID, BaseMessage, Headers
 from ..consume.ordered import LEADERLESS
-from .models import CHUNK_BYTES, same_digest
+from .models import CHUNK_BYTES, ObjectInfo, same_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pelton.errors import PermissionsViolationError
-
-    from ..base.headers import Headers
-    from ..base.interest import Interest
-    from ..base.message import BaseMessage
     from ..session.session import Session
-    from .models import ObjectInfo
     from .sources import Chunk
 
 UPLOAD_BYTES = 2 * 2**20

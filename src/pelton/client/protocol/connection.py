@@ -35,8 +35,8 @@ from pelton.errors import (
     ServerError,
 )
 
-from ..base.arguments import check_publish, refuse
-from ..base.interest import Interest
+from ..base.arguments import BLANK, check_literal, check_pattern, check_publish, refuse
+from ..base.mailbox import Interest
 from ..base.message import BaseMessage
 from .events import (
     Abandoned,
@@ -47,19 +47,17 @@ from .events import (
     InfoChanged,
     LameDuck,
     Pong,
+    ProtocolLines,
     ServerComplaint,
     TlsRequired,
 )
-from .info import ServerInfo, connect_line, decode_info
-from .refusals import is_fatal, make_error
-from .subjects import BLANK, check_literal, check_pattern
+from .info import ServerInfo, connect_line, decode_info, is_fatal, make_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..base.addresses import Server
     from .options import Options
-    from .protocol_lines import ProtocolLines
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
@@ -84,7 +82,7 @@ class State(enum.Enum):
 
 
 class Capture(Protocol):
-    """Takes the messages of one subscription while bytes are parsed; see ``client/sync/bulk/columns.py``."""
+    """Takes the messages of one subscription while bytes are parsed; see ``client/sync/columns.py``."""
 
     def _feed(self, parser: wire.Parser, data: bytes | memoryview) -> list[tuple[object, ...]]:
         """Parse data; keep the messages of that subscription, return every other operation."""

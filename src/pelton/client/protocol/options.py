@@ -1,4 +1,7 @@
-"""Options of a connection: plain values that can be pickled; ``client/base/addresses.py`` says where the server is."""
+"""Options of a connection: plain values that can be pickled; ``client/base/addresses.py`` says where the server is.
+
+From TLS options, which are file names, comes an ``ssl.SSLContext``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from pelton.errors import ConnectError
+
 from ..base.addresses import DEFAULT_URL, Server, TlsOptions, parse_servers
 from ..base.durations import Duration, to_seconds
 
 if TYPE_CHECKING:
     import ssl
-
 
 Given: TypeAlias = str | Callable[[], str]
 """A credential: the text, or a function that returns it and is called at every connect."""
@@ -237,7 +241,7 @@ def make_options(
     ignored; ValueError for options with invalid values.
     """
     if unknown := sorted(given.keys() - ConnectOptions.__optional_keys__):
-        from difflib import get_close_matches  # 4 ms, for a mistake alone
+        from difflib import get_close_matches
 
         near = get_close_matches(unknown[0], ConnectOptions.__optional_keys__, 1)
         hint = f"did you mean {near[0]}?" if near else "see help(pelton.Options)"
@@ -277,3 +281,41 @@ def _single(
     if context is not None:
         return Options.from_context(context, **given)
     return Options(**{"servers": parse_servers(DEFAULT_URL), **given})
+
+
+def begins_with_tls(server: Server, options: TlsOptions | None) -> bool:
+    """Whether TLS comes before the server's first byte: for ``wss://`` and the option ``first``.
+
+    Raises ConnectError when TLS is wanted and the URL is ``ws://``, which has none.
+    """
+    if server.websocket:
+        if options is not None and not server.tls:
+            raise ConnectError(f"TLS is wanted, but {server} has none: use wss://")
+        return server.tls
+    return options is not None and options.first
+
+
+def make_context(options: TlsOptions | None) -> ssl.SSLContext:
+    """The context for these settings (None: the system's trust).
+
+    Raises ConnectError when a file cannot be used.
+    """
+    import ssl
+
+    options = options or TlsOptions()
+    used = f"the trusted certificates {options.ca_file}"
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.cert_file:
+            key = f" with the key {options.key_file}" if options.key_file else ""
+            used = f"the certificate {options.cert_file}{key}"
+            context.load_cert_chain(options.cert_file, options.key_file)
+    except (OSError, ssl.SSLError) as error:
+        reason = (
+            error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        )
+        raise ConnectError(f"cannot use {used}: {reason or error}") from error
+    if not options.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

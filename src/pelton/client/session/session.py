@@ -2,13 +2,16 @@
 and subscriptions.
 
 The clients of both halves inherit from ``Session``: they carry the bytes, wait, and pass time and randomness in.
-``requests.py`` has the requests of a client, ``attempts.py`` of each half its attempts to connect.
+``requests.py`` has the requests of a client, ``attempts.py`` of each half its attempts to connect. In a process
+that was forked clients are closed: the connection stays the parent's, or they would send into the middle of
+what the parent sends, and take its answers.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -24,29 +27,22 @@ from pelton.errors import (
 )
 from pelton.nuid import Nuid
 
-from ..base.addresses import parse_servers
+from ..base.addresses import Server, parse_servers
 from ..base.arguments import check_number
 from ..base.durations import Duration, to_seconds
-from ..base.mailbox import (
-    Mailbox,
-    Owner,
-)
+from ..base.mailbox import Interest, Mailbox, Owner
 from ..base.message import BaseMessage
-from ..base.tokens import Replies, Tokens
 from ..protocol import events
 from ..protocol.connection import Connection, State
+from ..protocol.events import OnProtocol, ProtocolLines
 from ..protocol.pool import ServerPool
-from ..protocol.protocol_lines import OnProtocol, ProtocolLines
-from .forking import remember
-from .requests import Requests
+from .requests import Replies, Requests, Tokens
 from .status import Status, StatusBox, StatusType
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
 
-    from ..base.addresses import Server
-    from ..base.interest import Interest
     from ..protocol.info import ServerInfo
     from ..protocol.options import Options
 
@@ -139,7 +135,7 @@ class Session(ABC):
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
         self._own_consumers: weakref.WeakSet[Leaving] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
-        remember(self)
+        _living.add(self)
         self._requests = Requests(self)
         self._pool = ServerPool(options, randomness.random)
         self._tried_at = -math.inf  # when the last attempt to connect failed, or the last login was
@@ -440,3 +436,19 @@ class Session(ABC):
         if max_msgs:
             self._connection.unsubscribe(owner._interest, max_msgs)
             self._plan_flush()
+
+
+FORKED = "this process was forked, and the connection is the parent's: connect again here"
+
+_living: weakref.WeakSet[Session] = weakref.WeakSet()
+"""The clients that are closed in a process that is forked."""
+
+
+def _leave_to_parent() -> None:
+    for client in list(_living):
+        client._leave_to_parent(FORKED)
+    _living.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_leave_to_parent)

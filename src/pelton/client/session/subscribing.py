@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pelton.errors import ConnectionClosedError, SlowConsumerError
 
 from ..base.arguments import check_number
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Interest, Mailbox
 
 if TYPE_CHECKING:
-    from ..base.interest import Interest
     from ..base.message import BaseMessage
     from .session import Session
 

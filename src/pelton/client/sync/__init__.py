@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..base.addresses import TlsOptions
-    from ..protocol.protocol_lines import OnProtocol
+    from ..protocol.events import OnProtocol
     from ..session.status import Status
 
 __all__ = ["Client", "Question", "connect"]

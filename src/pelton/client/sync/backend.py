@@ -22,11 +22,11 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..base.headers import HeadersLike, encode_header_map
-from ..base.mailbox import Mailbox
+from ..base.mailbox import Mailbox, Owner
+from ..base.message import BaseMessage, HeadersLike, encode_header_map
 from ..protocol import events
 from ..protocol.connection import State
-from ..protocol.tls import begins_with_tls
+from ..protocol.options import Options, begins_with_tls
 from ..session.session import (
     OUTPUT_BYTES,
     PENDING_BYTES_MAX,
@@ -35,9 +35,9 @@ from ..session.session import (
 )
 from .attempts import connect_again, connect_first
 from .locks import Sleeper, locked
-from .opening import open_transport
 from .sharing import GATHER_S, KEEPER, Shared, forget
 from .subscription import Subscription
+from .transport import Transport, open_transport
 
 if TYPE_CHECKING:
     import ssl
@@ -45,14 +45,10 @@ if TYPE_CHECKING:
 
     from ..base.addresses import Server
     from ..base.durations import Duration
-    from ..base.mailbox import Owner
-    from ..base.message import BaseMessage
-    from ..protocol.options import Options
-    from ..protocol.protocol_lines import OnProtocol
+    from ..protocol.events import OnProtocol
     from ..session.requests import Question
     from ..session.status import Status
     from .connection import Client
-    from .transport import Transport
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ contents only the server interprets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pelton.api import calls as wire
@@ -13,12 +13,9 @@ from pelton.api.streams import StreamConfig, StreamState
 from pelton.errors import PeltonError, PeltonTimeoutError, ProtocolError
 
 from ..base.answers import decode
-from ..base.models import StreamInfoResponse
+from ..base.models import StreamInfo, StreamInfoResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..base.models import StreamInfo
     from .jetstream import JetStream
 
 CHUNK_BYTES = 64 * 1024

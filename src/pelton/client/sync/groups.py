@@ -21,6 +21,7 @@ from ..groups import (
     PRIORITY_GROUP,
     STATIC_BUCKET,
     ElasticGroupConfig,
+    MemberMapping,
     StaticGroupConfig,
     assignments,
     check_member,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ..base.durations import Duration
     from ..base.models import ConsumerConfig
     from ..consume.events import ConsumerEvent
-    from ..groups import MemberMapping
     from .connection import Client
     from .jetstream import JetStream
     from .messages import Message

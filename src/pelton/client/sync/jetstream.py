@@ -9,7 +9,7 @@ A publish with its ack, from the call to the socket::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pelton.api.calls import MsgGetRequest
@@ -22,28 +22,21 @@ from pelton.errors import (
 )
 
 from ..base.answers import IN_PROCESS, decode_pub_ack
-from ..base.arguments import check_number, check_texts, refuse
-from ..base.headers import MSG_ID, HeadersLike, merged_headers, publish_headers
+from ..base.arguments import check_literal, check_number, check_texts, refuse
 from ..base.mailbox import RETRY_S
+from ..base.message import MSG_ID, HeadersLike, merged_headers, publish_headers
 from ..base.models import ConsumerConfig, ConsumerInfo, PubAck
 from ..consume.ordered import INACTIVE_THRESHOLD_S, Position
-from ..protocol.subjects import check_literal
-from ..schedules import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
 from ..session.requests import Once, Sent
-from .batches import AtomicBatch, FastBatch
+from ..stored import SUBJECTS_OF_A_GET, Schedule, pattern_of, schedule_headers, schedule_of
+from .buckets import ConsumerGroups, KeyValues, ObjectStores
 from .columns import ColumnReading
-from .consumergroups import ConsumerGroups
 from .consumers import Consumer, OrderedConsumer, PushConsumer
-from .counters import Counter
-from .keyvalues import KeyValues
 from .locks import locked
-from .objectstores import ObjectStores
-from .publishing import Publisher
-from .stored import StoredMessages
+from .publishing import AtomicBatch, FastBatch, Publisher
+from .stored import Counter, StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pelton.api.fields import DeliverPolicy, ReplayPolicy
 
     from ..base.durations import Duration, Moment

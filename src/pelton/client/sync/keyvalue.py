@@ -29,10 +29,10 @@ from pelton.errors import (
 
 from ..base.arguments import refuse
 from ..base.durations import Duration, nanoseconds_of, seconds_of
-from ..base.headers import publish_headers
-from ..consume.watched import WatchPosition
-from ..keyvalue.codecs import TypedValues, ValueCodec
-from ..keyvalue.config import SECOND_NS, check_stream, prefixes, status_of
+from ..base.message import HeadersLike, publish_headers
+from ..consume.ordered import WatchPosition
+from ..keyvalue.codecs import KeyCodec, TypedValues, ValueCodec
+from ..keyvalue.config import SECOND_NS, KeyValueStatus, check_stream, prefixes, status_of
 from ..keyvalue.entries import Change, Keyspace, KvEntry, KvSnapshot, check_revision
 from ..session.requests import Once
 from .locks import locked
@@ -42,10 +42,7 @@ from .watches import KeyWatch
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..base.headers import HeadersLike
     from ..base.models import StreamInfo
-    from ..keyvalue.codecs import KeyCodec
-    from ..keyvalue.config import KeyValueStatus
     from .connection import Client
     from .jetstream import JetStream
 

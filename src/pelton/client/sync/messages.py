@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import NoRespondersError
 
-from ..base.message import ACK, IN_PROGRESS, TERM, BaseMessage, nak_body
+from ..base.message import ACK, IN_PROGRESS, TERM, BaseMessage, HeadersLike, nak_body
 from ..session.requests import Sent
 from .locks import locked
 
 if TYPE_CHECKING:
     from ..base.durations import Duration
-    from ..base.headers import HeadersLike
     from .connection import Client
 
 

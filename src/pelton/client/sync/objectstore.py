@@ -23,7 +23,7 @@ from pelton.errors import (
 )
 
 from ..base.arguments import refuse
-from ..consume.watched import WatchPosition
+from ..consume.ordered import WatchPosition
 from ..objects.models import (
     ObjectInfo,
     ObjectLink,
@@ -36,7 +36,15 @@ from ..objects.models import (
     status_of,
     stream_of,
 )
-from ..objects.sources import PathTarget, make_source, size_left, write_all
+from ..objects.sources import (
+    Content,
+    PathTarget,
+    Progress,
+    Target,
+    make_source,
+    size_left,
+    write_all,
+)
 from .locks import locked
 from .objecttransfers import NOT_FOUND, Download, ObjectStream, Put, complete
 from .watches import ObjectWatch
@@ -48,8 +56,7 @@ if TYPE_CHECKING:
     from pelton.api.fields import DeliverPolicy
 
     from ..base.durations import Duration
-    from ..base.headers import HeadersLike
-    from ..objects.sources import Content, Progress, Target
+    from ..base.message import HeadersLike
     from ..objects.transfers import Deadline
     from .connection import Client
     from .jetstream import JetStream

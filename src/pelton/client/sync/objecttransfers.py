@@ -45,7 +45,7 @@ from pelton.errors import (
     WrongLastSequenceError,
 )
 
-from ..base.durations import seconds_of
+from ..base.durations import Duration, seconds_of
 from ..base.mailbox import RETRY_S
 from ..objects.models import (
     ObjectInfo,
@@ -56,16 +56,14 @@ from ..objects.models import (
     meta_subject,
     stream_of,
 )
-from ..objects.sources import FileSource, PieceSource
+from ..objects.sources import Chunk, FileSource, PieceSource, Progress, Source
 from ..objects.transfers import NO_RESPONDERS, Deadline, DownloadState, UploadState, passing
 from .locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.durations import Duration
     from ..base.message import BaseMessage
-    from ..objects.sources import Chunk, Progress, Source
     from .connection import Client
     from .jetstream import JetStream
 

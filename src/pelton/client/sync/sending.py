@@ -1,7 +1,7 @@
 """The calls that publish one of many messages, whose acks come later; for blocking code.
 
 A program makes such a call for each message, so each half has its own text, without a call that it does not
-need. Here, messages are queued and sent in blocks. ``publishing.py`` and ``batches.py`` have the other calls of
+need. Here, messages are queued and sent in blocks. ``publishing.py`` has the other calls of
 these classes.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.headers import HeadersLike, publish_headers
+from ..base.message import HeadersLike, publish_headers
 from ..batches import FastBatchBase
 from ..publishing import PublisherBase
 from ..session.session import OUTPUT_BYTES

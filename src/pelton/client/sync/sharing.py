@@ -5,16 +5,22 @@
     a call waits ──► nobody leads ──► leads: writes, reads, handles what arrives, wakes the others
                  └─► somebody leads ─► follows: sleeps until its mailbox is stirred
     a call ends ───► nobody leads, others sleep ──► the one that sleeps longest wakes, and leads
+    no call has waited for IDLE_S ──► the keeper leads: answers pings, keeps messages, connects again;
+                                      a call that waits takes over
 
-A thread changes the state only with the ``guard``, and releases the guard to wait. While no call waits,
-the keeper leads (``keeping.py``).
+A thread changes the state only with the ``guard``, and releases the guard to wait. The keeper is a thread that
+refers to the client only for moments, so that a client that the program has dropped is collected. It ends
+with the client, and never keeps the process alive.
 """
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 import threading
 import time
+import weakref
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
@@ -22,8 +28,7 @@ from pelton.errors import ConnectionClosedError, PeltonError, PeltonTimeoutError
 
 from ..base.mailbox import Mailbox
 from ..session.session import Session
-from .keeping import IDLE_S, Keeper
-from .locks import Bell, Guard, Sleeper
+from .locks import READABLE, Bell, Guard, Sleeper, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,3 +288,88 @@ def forget(box: Mailbox, waiter: object) -> None:
     """Nobody has to wake ``waiter`` any more."""
     if box._waiting:
         box._waiting = tuple([each for each in box._waiting if each is not waiter])
+
+
+IDLE_S = 0.5
+"""How long the keeper leaves a client alone after a call has read."""
+JOIN_S = 1.0
+"""How long the end of a client, or of the process, waits for a keeper that works right now."""
+
+_living: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+class Keeper:
+    """Runs ``keep`` of a client again and again."""
+
+    def __init__(self, client: Shared) -> None:
+        """``start`` follows."""
+        self.bell = Bell()
+        """Ends the keeper's wait for bytes."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(
+            target=_keep,
+            args=(weakref.ref(client), self.bell, self._over),
+            name="pelton-keeper",
+            daemon=True,
+        )
+        weakref.finalize(client, _end, self.bell, self._over).atexit = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        _living.add(self)
+        self._thread.start()
+
+    def nap(self, seconds: float) -> Callable[[], object]:
+        """A function that waits for the bell only."""
+        bell = self.bell
+
+        def sleep() -> None:
+            poll = new_poll()
+            poll.register(bell, READABLE)
+            poll.poll(max(0.0, seconds) * 1000)
+            bell.hear()
+
+        return sleep
+
+    def rouse(self) -> None:
+        """Let it look at the client now."""
+        self.bell.ring()
+
+    def end(self) -> None:
+        """The client is closed."""
+        _end(self.bell, self._over)
+
+    def join(self) -> None:
+        """Wait a moment until the thread has ended, unless it calls."""
+        if self._thread.ident not in (None, threading.get_ident()):
+            self._thread.join(JOIN_S)
+
+
+def _keep(client: weakref.ref[Shared], bell: Bell, over: threading.Event) -> None:
+    while not over.is_set():
+        there = client()
+        if there is None:
+            break
+        wait = there._serve()
+        del there
+        wait()
+    bell.close()
+
+
+def _end(bell: Bell, over: threading.Event) -> None:
+    over.set()
+    bell.ring()
+
+
+def _end_all() -> None:
+    """End all keepers before the process ends: one that is stopped then could keep a guard for ever."""
+    living = list(_living)
+    for each in living:
+        each.end()
+    for each in living:
+        each.join()
+
+
+atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_living.clear)  # their threads are the parent's

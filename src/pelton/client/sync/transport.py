@@ -1,10 +1,15 @@
-"""The socket of the blocking client: it never blocks, except in waits with a deadline.
+"""The socket of the blocking client: opened straight, in memory or through a proxy, plain or TLS, and maybe
+with a WebSocket's frames on it.
 
-Called with the client's guard; the waits give it away.
+It never blocks, except in waits with a deadline and in the look-up of a host's name. The client's bell ends each
+wait, so that ``close`` in another thread ends an attempt to connect at once. Called with the client's guard;
+the waits give it away.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 import time
@@ -12,18 +17,19 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import ConnectError
 
-from ..protocol.tls import make_context
-from .dialing import Patience
-from .polling import READABLE, WRITABLE, new_poll
+from ..base.addresses import Server, TlsOptions, open_socket
+from ..protocol.options import Options, make_context
+from ..protocol.socks import Proxy, parse_proxy, talk
+from .locks import READABLE, WRITABLE, Bell, Guard, new_poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..base.addresses import Server, TlsOptions
-    from .locks import Bell, Guard
 
 RECEIVE_BYTES = 16 * 1024
 RECEIVE_BYTES_MAX = 256 * 1024
+# Windows has a number of its own for it.
+_UNDER_WAY = {errno.EINPROGRESS, getattr(errno, "WSAEWOULDBLOCK", errno.EINPROGRESS)}
 WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
 
 
@@ -174,3 +180,211 @@ class Transport:
         self.closed = True
         self._socket.close()
         self._bell.wake()
+
+
+class WebSocketTransport(Transport):
+    """A connected socket, plain or TLS, with frames on it."""
+
+    def __init__(
+        self, connected: socket.socket, guard: Guard, bell: Bell, server: Server, options: Options
+    ) -> None:
+        """Takes over the socket; ``begin`` follows."""
+        super().__init__(connected, guard, bell)
+        from ..protocol.websocket import FRAME_BYTES, WebSocket
+
+        self._frames = WebSocket(server, options)
+        self._frame_bytes = FRAME_BYTES
+        self._pending = b""  # bytes of frames that the kernel has not taken yet
+        self._claimed = 0  # bytes of the protocol in the last one of these frames
+
+    def begin(self) -> None:
+        """Ask for the WebSocket; reading gets the answer."""
+        self._pending = self._frames.request()
+        self._push()
+
+    @property
+    def is_plain(self) -> bool:
+        """Never: the bytes are in frames."""
+        return False
+
+    def _push(self) -> bool:
+        """Send what is pending; False when some of it is left."""
+        while self._pending:
+            sent = super().send(self._pending)
+            if not sent:
+                return False
+            self._pending = self._pending[sent:]
+        return True
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send bytes as one frame, and return how many of them went.
+
+        0 while the kernel has no room: the next call has the same bytes and continues.
+        """
+        if not self._claimed:
+            self._claimed = min(len(data), self._frame_bytes)
+            self._pending += self._frames.frames(data[: self._claimed])
+        if not self._push():
+            return 0
+        sent, self._claimed = self._claimed, 0
+        return sent
+
+    def _read(self) -> bytes | memoryview | None:
+        if self._frames.closed:
+            self.reason = ConnectError(self._frames.closed)
+            return b""
+        received = super()._read()
+        if not received:
+            return received
+        try:
+            data = self._frames.receive(received)
+        except ConnectError as error:  # of the handshake
+            self.reason = error
+            return b""
+        if answers := self._frames.answers():
+            self._pending += answers  # what does not go now goes with the next frame
+            self._push()
+        return data or (self._read() if self._frames.closed else None)
+
+    def close(self) -> None:
+        """Send the closing frame if there is room for it, and close the socket."""
+        if not self._claimed and not self._frames.closed:
+            self._pending += self._frames.close()
+            self._push()
+        super().close()
+
+
+def open_transport(
+    server: Server,
+    options: Options,
+    guard: Guard,
+    bell: Bell,
+    over: Callable[[], bool],
+    deadline: float,
+) -> Transport:
+    """Connect to the server; raises OSError, and ConnectError as soon as the client is ``over``."""
+    if server.memory:
+        connected = guard.without(lambda: open_socket(server.host, waits=True))
+    elif options.socks_proxy:
+        proxy = parse_proxy(options.socks_proxy)
+        patience = Patience(guard, bell, over, deadline)
+        connected = patience.connect_through(proxy, server.host, server.port)
+    else:
+        connected = Patience(guard, bell, over, deadline).connect(server.host, server.port)
+    if not server.websocket:
+        return Transport(connected, guard, bell)
+    return WebSocketTransport(connected, guard, bell, server, options)
+
+
+class Patience:
+    """How long an attempt to connect may wait, and what ends it sooner."""
+
+    def __init__(self, guard: Guard, bell: Bell, over: Callable[[], bool], deadline: float) -> None:
+        """``over`` tells whether the client is closed; who closes it wakes the bell."""
+        self.deadline = deadline
+        self._guard = guard
+        self._bell = bell
+        self._over = over
+
+    def wait(self, waited: socket.socket, events: int, deadline: float) -> None:
+        """Wait until the socket is ready; TimeoutError at the deadline, ConnectError after ``close``."""
+        poll = new_poll()
+        poll.register(waited, events)
+        poll.register(self._bell, READABLE)
+        fileno, bell = waited.fileno(), self._bell
+        while True:
+            bell.attend()
+            self.check()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            if not bell.begin_wait():
+                continue
+            given: list[object] = []
+            try:
+                self._guard.give_away(given)
+                ready = poll.poll(min(left, WAIT_MAX_S) * 1000)
+            finally:
+                if given:
+                    self._guard.regain(given[0])
+                bell.end_wait()
+            self.check()
+            if any(number == fileno for number, _ in ready):
+                return
+
+    def check(self) -> None:
+        """Raise ConnectError when the client was closed."""
+        if self._over():
+            raise ConnectError("the client was closed while it connected")
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """A connected socket that does not block; OSError with the last address's reason."""
+        found = self._guard.without(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+        error = OSError(f"{host} has no address")
+        for number, (family, kind, protocol, _, address) in enumerate(found):
+            self.check()
+            now = time.monotonic()
+            share = (self.deadline - now) / (len(found) - number)
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.setblocking(False)
+                code = opened.connect_ex(address)
+                if code in _UNDER_WAY:
+                    self.wait(opened, WRITABLE, now + share)
+                    code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise OSError(code, os.strerror(code))
+            except OSError as reason:
+                opened.close()
+                error = reason
+            except BaseException:
+                opened.close()
+                raise
+            else:
+                return opened
+        raise error
+
+    def connect_through(self, proxy: Proxy, host: str, port: int) -> socket.socket:
+        """The same behind a SOCKS proxy; ConnectError when the proxy refuses."""
+        try:
+            opened = self.connect(proxy.host, proxy.port)
+        except OSError as error:
+            raise ConnectError(f"the proxy {proxy}: {error}") from None
+        try:
+            conversation = talk(proxy, host, port)
+            data, wanted = next(conversation)
+            while True:
+                self._send(opened, data)
+                data, wanted = conversation.send(self._receive(opened, wanted))
+        except StopIteration:
+            return opened
+        except BaseException:
+            opened.close()
+            raise
+
+    def _send(self, opened: socket.socket, data: bytes) -> None:
+        while data:
+            try:
+                data = data[opened.send(data) :]
+            except BlockingIOError:
+                self.wait(opened, WRITABLE, self.deadline)
+
+    def _receive(self, opened: socket.socket, size: int) -> bytes:
+        while True:
+            try:
+                return opened.recv(size)
+            except BlockingIOError:
+                self.wait(opened, READABLE, self.deadline)
+
+    def shake_hands(self, encrypted: ssl.SSLSocket) -> None:
+        """The handshake of TLS; OSError (also ssl.SSLError) when it fails."""
+        while True:
+            self.check()
+            try:
+                encrypted.do_handshake()
+            except ssl.SSLWantReadError:
+                self.wait(encrypted, READABLE, self.deadline)
+            except ssl.SSLWantWriteError:
+                self.wait(encrypted, WRITABLE, self.deadline)
+            else:
+                return

@@ -2,7 +2,7 @@
 """Watches of buckets: first what is there, then every change, in order and once.
 
 A watch is an ordered consumer that knows when the messages that it began with are over
-(``consume/watched.py``). It goes on after reconnects, restarts of servers and the loss of its consumer.
+(``consume/ordered.py``). It goes on after reconnects, restarts of servers and the loss of its consumer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from pelton.errors import (
 )
 
 from ..base.durations import Duration, seconds_of
-from ..consume.watched import WatchIntake
+from ..consume.ordered import WatchIntake, WatchPosition
 from ..objects.models import ObjectInfo, decode_meta
 from .consumers import OrderedUpkeep
 from .locks import locked
-from .own_consumers import OwnConsumers
+from .upkeep import OwnConsumers
 
 if TYPE_CHECKING:
     from ..base.models import ConsumerInfo
-    from ..consume.watched import WatchPosition
     from ..keyvalue.entries import KvEntry
     from .connection import Client
     from .jetstream import JetStream

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pelton.client.sync.bulk.columns import read_range
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.columns import read_range
+from pelton.client.sync.gets import read_stored
 from pelton.core.protocol.subjects import collide
 
 from ..codec import decode_version

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.gets import read_stored
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import MessageNotFoundError
 from pelton.spark.tables.rows import read_files

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from pelton.api.keyvalue import PURGE, PUT, operation_of
 from pelton.arrow import strings
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.sync.bulk import columns as bulk
-from pelton.client.sync.own_consumers import OwnConsumers
+from pelton.client.sync import columns as bulk
+from pelton.client.sync.upkeep import OwnConsumers
 from pelton.core.protocol.subjects import matches
 from pelton.core.protocol.wire import decode_headers
 from pelton.errors import (

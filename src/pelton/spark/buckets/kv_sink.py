@@ -28,7 +28,7 @@ from pelton.api.keyvalue import (
     removal_headers,
     stream_of,
 )
-from pelton.client.base.headers import EXPECTED_LAST_SUBJECT_SEQ, TTL
+from pelton.client.base.message import EXPECTED_LAST_SUBJECT_SEQ, TTL
 from pelton.spark.buckets.kv_options import bucket_name
 from pelton.spark.holding import checkpoint_given
 from pelton.spark.parsing import Row, missing, one_of, parse

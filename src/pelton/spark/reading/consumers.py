@@ -1,6 +1,6 @@
 """Read a partition with an own consumer: works with every server, for streams with limits retention.
 
-Pull requests overlap, and replies are parsed straight into columns (:mod:`pelton.client.sync.bulk.columns`).
+Pull requests overlap, and replies are parsed straight into columns (:mod:`pelton.client.sync.columns`).
 The server applies the subject filters where it can, and leaves out the payloads when no column needs
 them. Does not depend on Arrow or Spark.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pelton.client.sync.bulk import columns as bulk
+from pelton.client.sync import columns as bulk
 from pelton.errors import ApiError
 from pelton.spark.connection import client_for, jetstream_for
 from pelton.spark.reading.patterns import askable, cover

@@ -30,7 +30,7 @@ from pelton.spark.reading.plan import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pelton.client.base.interest import Interest
+    from pelton.client.base.mailbox import Interest
     from pelton.client.base.message import BaseMessage
     from pelton.client.base.models import StreamInfo
     from pelton.core.bulk.columns import Columns

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.gets import read_stored
 from pelton.spark.connection import jetstream_for, state_of
 from pelton.spark.reading.consumers import BATCH_BYTES
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.sync.bulk.columns import next_stored
+from pelton.client.sync.columns import next_stored
 from pelton.errors import ApiError, MessageNotFoundError, StreamNotFoundError
 from pelton.spark.asking import Asking
 from pelton.spark.connection import ReadError, state_of

@@ -32,7 +32,7 @@ from pelton.api.subjects import ACK_PREFIX
 from pelton.client.base.answers import decode
 from pelton.client.base.message import ACK
 from pelton.client.base.models import ConsumerConfig
-from pelton.client.sync.bulk.columns import ColumnReader
+from pelton.client.sync.columns import ColumnReader
 from pelton.errors import ConsumerNotFoundError, PeltonTimeoutError
 
 if TYPE_CHECKING:

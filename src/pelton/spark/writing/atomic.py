@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pelton.client.base.answers import decode_pub_ack
-from pelton.client.base.headers import EXPECTED_LAST_SUBJECT_SEQ
+from pelton.client.base.message import EXPECTED_LAST_SUBJECT_SEQ
 from pelton.core.bulk.publish_window import Encoder
 from pelton.errors import (
     ApiError,

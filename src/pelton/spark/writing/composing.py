@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pelton.client.base.headers import EXPECTED_LAST_MSG_ID as LAST_MSG_ID
-from pelton.client.base.headers import EXPECTED_LAST_SEQ as LAST_SEQ
-from pelton.client.base.headers import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
-from pelton.client.base.headers import MSG_ID, TTL
+from pelton.client.base.message import EXPECTED_LAST_MSG_ID as LAST_MSG_ID
+from pelton.client.base.message import EXPECTED_LAST_SEQ as LAST_SEQ
+from pelton.client.base.message import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
+from pelton.client.base.message import MSG_ID, TTL
 from pelton.core.bulk.publish_window import SEND, SKIP, UNNUMBERED, Column, Rows
 from pelton.spark.parsing import OptionError
 from pelton.spark.unfit import unfit_rows, without_values

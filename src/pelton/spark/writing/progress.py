@@ -44,10 +44,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pelton.api.keyvalue import prefix_of, stream_of
-from pelton.client.base.headers import MSG_ID
+from pelton.client.base.message import MSG_ID
 from pelton.client.base.models import StreamConfig
-from pelton.client.sync.bulk.columns import read_range
-from pelton.client.sync.bulk.stored import read_stored
+from pelton.client.sync.columns import read_range
+from pelton.client.sync.gets import read_stored
 from pelton.errors import (
     ApiError,
     MessageNotFoundError,

@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from pelton.client.base.answers import decode_pub_ack
-from pelton.client.base.headers import EXPECTED_STREAM, MSG_ID
-from pelton.client.sync.bulk.rows import RowPublisher
+from pelton.client.base.message import EXPECTED_STREAM, MSG_ID
+from pelton.client.sync.rows import RowPublisher
 from pelton.core.bulk.publish_window import LONG_SUBJECT, TOO_LARGE
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (

@@ -12,16 +12,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pelton.core.bulk.publish_window import Encoder, PublishWindow
+from pelton.core.bulk.publish_window import Encoder, PublishWindow, Rows
 from pelton.errors import ConnectionLostError, PermissionsViolationError
 
 if TYPE_CHECKING:
-    from pelton.core.bulk.publish_window import Rows
     from pelton.core.protocol.wire import Parser
 
-    from ...base.interest import Interest
-    from ...base.message import BaseMessage
-    from ..connection import Client
+    from ..base.mailbox import Interest
+    from ..base.message import BaseMessage
+    from .connection import Client
 
 WINDOW = 16_384
 WINDOW_BYTES = 16 * 1024 * 1024

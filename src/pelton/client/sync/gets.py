@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pelton.api import encode
-from pelton.api.calls import MsgGetRequest, MsgGetResponse
+from pelton.api.calls import MsgGetRequest, MsgGetResponse, StoredMsg
 from pelton.core.bulk.columns import Columns
 from pelton.core.protocol.subjects import matches
 from pelton.errors import (
@@ -29,18 +29,16 @@ from pelton.errors import (
     PermissionsViolationError,
 )
 
-from ...base.answers import decode
+from ..base.answers import decode
 from .columns import MAX_BYTES, ROWS, next_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pelton.api.calls import StoredMsg
-
-    from ...base.durations import Duration
-    from ...base.interest import Interest
-    from ...base.message import BaseMessage
-    from ..jetstream import JetStream
+    from ..base.durations import Duration
+    from ..base.mailbox import Interest
+    from ..base.message import BaseMessage
+    from .jetstream import JetStream
 
 WINDOW_MAX = 256
 WINDOW_BYTES = 16 * 2**20

@@ -1,1 +1,0 @@
-"""Many messages at once for blocking code: columns out of a stream and rows into it."""
