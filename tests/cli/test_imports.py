@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ HEAVY = (
     *("pelton.store", "pelton.spark", "pelton.sql", "pelton.apply", "pelton.plgd"),
 )
 # What only commands of buckets, object stores and groups need.
-BUCKETS = ("objects.store", "groups", "sync.groups", "keyvalue.config")
+BUCKETS = ("sync.objectstore", "groups", "sync.groups", "keyvalue.config")
 COMMANDS = (
     "stream add NAME --subjects NAME.> --defaults",
     "pub NAME.a x",
@@ -56,6 +57,7 @@ json.dump(found, sys.stdout)
 def test_frequent_commands_load_no_more_than_they_need(peer: ServerProcess, unique: str) -> None:
     commands = [each.replace("NAME", unique) for each in COMMANDS]
     lighter = (*HEAVY, *(f"pelton.client.{name}" for name in BUCKETS))
+    assert all(importlib.util.find_spec(name) for name in lighter)
     parts = ((lighter, commands), (HEAVY, BUCKET_COMMANDS))
     ran = subprocess.run(
         [sys.executable, "-c", CODE],
