@@ -220,8 +220,10 @@ def text_of_number(number: int) -> str:
     """The digits of a number with its sign; TypeError, and ValueError for one of too many digits."""
     if isinstance(number, bool) or not isinstance(number, int):
         refuse("by", "a whole number", number)
-    if number.bit_length() > DIGITS_MAX * 3.32:
+    # A digit has a little more than 3.32 bits: below, no power has to be computed.
+    if number.bit_length() > DIGITS_MAX * 3.32 and abs(number) >= 10**DIGITS_MAX:
         raise ValueError(f"a counter has at most {DIGITS_MAX} digits")
+    # With a sign, which Nats-Incr must have (ADR-49); str() would refuse more than 4300 digits.
     return f"{Decimal(number):+f}"
 
 
