@@ -135,6 +135,7 @@ class AtomicNumbers:
 
 def check_staged(answer: bytes) -> None:
     """Check the answer to a message of an open atomic batch; ApiError when the stream refused it."""
+    # A message that is only staged gets an empty answer (ADR-50).
     if answer:
         raise ProtocolError(_stored_at_once(decode_pub_ack(answer), "atomic batches", "2.12"))
 

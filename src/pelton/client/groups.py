@@ -403,6 +403,7 @@ _decoder = msgspec.json.Decoder(_Document)
 def decode(kind: type[C], data: bytes) -> C:
     """The configuration of a document; ProtocolError for other bytes."""
     try:
+        # Lists may be null: Go writes that for an empty one.
         found = _decoder.decode(data)
         fields: dict[str, Any] = {
             "max_members": found.max_members,

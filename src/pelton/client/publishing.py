@@ -365,6 +365,7 @@ class PublisherBase(Mailbox):
                 self._fail(entry, error)
         for entry in failed:
             self._fail(entry, self._window.why_failed(entry))
+        # Deadlines have moved: a call that waits has to compute its time anew.
         if again:
             self.client._plan_flush()
             self._stir()

@@ -329,7 +329,7 @@ class Backend(Session):
         await asyncio.sleep(seconds)
 
     async def _sleep(self, seconds: float) -> None:
-        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
+        """Let time pass, also when the client is closed meanwhile: the next call raises the error then."""
         await self._until(Mailbox(), _never, seconds)
 
     async def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:

@@ -122,7 +122,7 @@ class KeyValues(Management):
         """What every bucket holds, and its configuration, by name; mirrors included."""
         from ..keyvalue.config import status_of
 
-        # Not by subject as for object stores: mirrors have no subjects.
+        # Looked for by name, not by subject as object stores are: a mirror has no subjects.
         found: list[KeyValueStatus] = []
         for info in await self.streams():
             if info.config.name.startswith(wire.STREAM_PREFIX):

@@ -91,7 +91,7 @@ class Waiting(asyncio.Future[None]):
         except asyncio.InvalidStateError:  # a task may be cancelled at any time, also by a signal
             return
         if go_on is not None and context is not None:
-            # First, because the task may wait again, and even cancel this future, before the next line ends.
+            # First: the task runs within the next line, and must not be called back a second time.
             self._go_on = None
             context.run(go_on, self)
 
@@ -185,6 +185,7 @@ async def until(
     if done():
         return True
     waits = client._waits
+    # The answer that this waits for may belong to a request that is not sent yet.
     if client._connection.bytes_waiting:
         client._flush_for_wait()
     deadline = waits.clock() + seconds

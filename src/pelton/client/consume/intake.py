@@ -294,6 +294,7 @@ class Intake(Mailbox, ABC):
         if self.told == "stop" or self.finished:
             return
         self.told = "stop"
+        # First: an iteration must not take a message that is about to go back.
         self._end_taking()
         self._return_queue()
         self._stir()

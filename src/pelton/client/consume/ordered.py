@@ -235,7 +235,7 @@ class OrderedIntake(PullIntake):
     def on_status(self, status: int, message: BaseMessage) -> None:
         """A heartbeat also tells of messages that were lost on their way."""
         if status == HEARTBEAT and self.created:
-            # After the last messages before a pause are lost, no later message shows the gap.
+            # If the last messages before a pause get lost, no later message shows the gap.
             last = message.header("Nats-Last-Consumer") or ""
             # Requests to the consumer before had its sequences.
             current = self._replies.number_of(message.subject) >= self._first

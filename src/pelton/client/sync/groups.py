@@ -343,6 +343,7 @@ class ElasticGroup(Group[ElasticGroupConfig]):
 
         def change(config: ElasticGroupConfig) -> None:
             config.members, config.mappings = [], list(mappings)
+            # A dataclass checks its fields only when it is made.
             config.__post_init__()
 
         self._update(change)

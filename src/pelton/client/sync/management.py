@@ -190,7 +190,7 @@ class Management:
     ) -> StreamInfo:
         """Create or update a stream; ``names``: those that users know for fields."""
         subject, body = self._stream(verb, config.name), encode_config(config)
-        # A server ignores fields that are newer than it is: without this check, users would believe in them.
+        # A server ignores fields that are newer than it is: without this check, nobody would notice.
         needs = needs_of(config) if strict else []
         self._check_known(needs, names)
         with words_told(config):

@@ -319,7 +319,7 @@ class Patience:
                     self._guard.regain(given[0])
                 bell.end_wait()
             self.check()
-            # Otherwise only the bell rang.
+            # Otherwise only the bell rang: wait on, unless the client is closed.
             if any(number == fileno for number, _ in ready):
                 return
 
