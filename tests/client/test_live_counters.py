@@ -118,6 +118,14 @@ def test_numbers_of_any_size_are_texts(number: int) -> None:
     assert number_of(text) == number
 
 
+def test_a_number_has_as_many_digits_as_the_error_allows() -> None:
+    largest = 10**30_000 - 1
+    assert text_of_number(largest)[1:] == "9" * 30_000
+    assert text_of_number(-largest)[1:] == "9" * 30_000
+    with pytest.raises(ValueError, match="at most 30000 digits"):
+        text_of_number(largest + 1)
+
+
 @given(st.text(max_size=40) | st.sampled_from(["", "1" * 30_002, "1e5", "٣", "1_000", " 1", "+"]))
 def test_other_texts_are_no_numbers(text: str) -> None:
     body = StoredMessage("a", 1, text.encode("utf-8", "replace"), {}, 0)

@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from .base.durations import Duration
     from .base.models import PubAck
 
+# Operations of ADR-50. 2 would commit with a message; here the end is a message without content.
 START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4
 COMMIT = b"Nats-Batch-Commit: 1\r\n\r\n"
 """The end of the headers of an atomic batch's last message."""
+# With one, the client would stand still while the next ack is on its way.
 UNANSWERED = 2  # flow acks that may be outstanding
 
 
@@ -109,6 +111,7 @@ class AtomicNumbers:
             expected_last_subject_seq=expected_last_subject_seq,
             ttl=ttl,
         )
+        # Any message may become the last one: then COMMIT replaces the empty line at the end of its headers.
         size = len(block) + len(COMMIT) - 2 + len(payload)
         if size > size_max:
             raise PayloadTooLargeError(
@@ -119,6 +122,7 @@ class AtomicNumbers:
         self.count += 1
         if before is None:
             return None
+        # The first message always asks: a stream without atomic batches would store each message at once.
         return before, self.count == 2 or (self.count - 1) % self._ack_every == 0
 
     def commit(self) -> Outgoing:
@@ -131,6 +135,7 @@ class AtomicNumbers:
 
 def check_staged(answer: bytes) -> None:
     """Check the answer to a message of an open atomic batch; ApiError when the stream refused it."""
+    # A message that is only staged gets an empty answer (ADR-50).
     if answer:
         raise ProtocolError(_stored_at_once(decode_pub_ack(answer), "atomic batches", "2.12"))
 
@@ -196,6 +201,8 @@ class FastFlow:
     @property
     def full(self) -> bool:
         """Whether the client must wait for an answer before it sends another message."""
+        # ADR-50: after the first message the client waits, because the answer to it has the pace that the
+        # stream allows.
         if self.ended or self.count == 0:
             return False
         return not self.started or self.count >= self.acked + self._unanswered * self._every
@@ -216,6 +223,7 @@ class FastFlow:
 
     def reply_of_ping(self) -> str:
         """The reply subject of a request for the progress of the batch."""
+        # With the number of the last message: a ping that gets lost must not look like a gap (ADR-50).
         return self._reply(self.count, PING)
 
     def check(self) -> None:
@@ -249,6 +257,7 @@ class FastFlow:
             self.error = ProtocolError(f"not an answer to a batch: {error}: {message.data[:200]!r}")
             return
         if answer.type == "ack":
+            # A ping repeats an earlier ack.
             self.acked = max(self.acked, answer.seq)
             self._every = answer.msgs or 1
         elif answer.type == "gap":
@@ -261,6 +270,7 @@ class FastFlow:
             except PeltonError as error:
                 self.error = error
             else:
+                # An older server knows no batches: for it, this was an ordinary publish.
                 if result.batch:
                     self.result = result
                 else:
@@ -328,6 +338,7 @@ class FastBatchBase(Mailbox):
         reply = self.flow.reply_of_next()
         if self.flow.count == 1:
             self._first = data, reply, block
+            # Until then the first message is sent again while no leader takes it.
             self._begin_until = self.client._clock() + self._timeout - RETRY_S
         try:
             self._connection.publish(subject, data, reply, block, sound_reply=True)

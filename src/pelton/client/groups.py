@@ -148,6 +148,7 @@ class ElasticGroupConfig:
                 {"filter": each.filter, "partitioning_wildcards": each.wildcards}
                 for each in self.partitioning_filters
             ]
+            # Go writes null for an empty slice, and the documents are the same byte by byte.
             or None,
         }
         if self.max_buffered_msgs:
@@ -279,6 +280,7 @@ def assignments(config: GroupConfig) -> dict[str, list[int]]:
     """
     if config.mappings:
         return {each.member: list(each.partitions) for each in config.mappings}
+    # By name, so that every member computes the same shares without asking another one.
     members = sorted(set(config.members))[: config.max_members]
     if not members:
         return {}
@@ -318,6 +320,7 @@ def member_consumer(
         name=name,
         durable_name=name if durable else "",
         ack_wait=Nanoseconds(ack_wait),
+        # The same time for both: a client that was killed frees its pin and, at last, its partitions.
         inactive_threshold=template.inactive_threshold if durable else Nanoseconds(ack_wait),
         filter_subject="",
         filter_subjects=filters,
@@ -400,6 +403,7 @@ _decoder = msgspec.json.Decoder(_Document)
 def decode(kind: type[C], data: bytes) -> C:
     """The configuration of a document; ProtocolError for other bytes."""
     try:
+        # Lists may be null: Go writes that for an empty one.
         found = _decoder.decode(data)
         fields: dict[str, Any] = {
             "max_members": found.max_members,

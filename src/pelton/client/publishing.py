@@ -104,6 +104,7 @@ class Window:
     @property
     def full(self) -> bool:
         """Whether the client must wait for an ack before it sends another message."""
+        # Nothing new may overtake a message that is to be sent again.
         return len(self._pending) >= self.size or bool(self._refused)
 
     @property
@@ -165,6 +166,7 @@ class Window:
         if not passing or now >= self._patient_until(entry):
             self.drop(entry)
             return False
+        # One moment for all that are refused: they are sent again together, in their order.
         if not self._refused:
             self._retry_at = now + RETRY_S
         self._refused[entry.reply] = entry
@@ -181,11 +183,13 @@ class Window:
         return refused
 
     def _patient_until(self, entry: Pending) -> float:
+        # A refused message is known not to be stored, so it may be sent again without an id, within its time.
         left = self._attempts_max - entry.attempts if entry.msg_id else 0
         return entry.deadline + left * self._timeout_s
 
     def next_deadline(self) -> float | None:
         """When the oldest entry is overdue, or when refused entries are to be sent again."""
+        # The first one only: entries are in the order of their deadlines.
         for entry in self._pending.values():
             return min(entry.deadline, self._retry_at) if self._refused else entry.deadline
         return None
@@ -211,6 +215,7 @@ class Window:
             if entry.msg_id and entry.attempts < self._attempts_max:
                 self._begin_attempt(entry, now)
                 again.append(entry)
+            # Lost without an id: its ack may still come over the new connection, so its time is not over yet.
             elif late:
                 del self._pending[entry.reply]
                 failed.append(entry)
@@ -229,6 +234,7 @@ class Window:
             again.append(entry)
 
     def _begin_attempt(self, entry: Pending, now: float) -> None:
+        # Added again below: a dict that is changed in place would keep its old order.
         del self._pending[entry.reply]
         entry.attempts += 1
         entry.deadline = now + self._timeout_s
@@ -359,6 +365,7 @@ class PublisherBase(Mailbox):
                 self._fail(entry, error)
         for entry in failed:
             self._fail(entry, self._window.why_failed(entry))
+        # Deadlines have moved: a call that waits has to compute its time anew.
         if again:
             self.client._plan_flush()
             self._stir()

@@ -40,6 +40,7 @@ BAD_REQUEST, INTERNAL = "400", "500"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NUMBER = r"(?:0|[1-9]\d*)"
 _PRE = rf"(?:{_NUMBER}|\d*[A-Za-z-][0-9A-Za-z-]*)"
+# The pattern of semver.org, which ADR-32 asks for.
 _VERSION = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRE}(?:\.{_PRE})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?",
     re.ASCII,
@@ -267,6 +268,7 @@ def decode(data: bytes, kind: type[S]) -> S:
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {
+            # ``data`` is the service's own: a null there may mean something.
             name: each if name == "data" else _without_nulls(each)
             for name, each in value.items()
             if each is not None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 END, NOT_FOUND, REFUSED, OK = 204, 404, 408, 0
 MESSAGE_NOT_FOUND = 10037
 PAGE_MAX = 1000
+# The headers that a direct get adds (ADR-31).
 _OWN = {
     "Nats-Stream",
     "Nats-Subject",
@@ -78,6 +79,7 @@ def error_of(message: BaseMessage) -> Exception:
     if message.status == NOT_FOUND:
         body = ErrorBody(code=404, err_code=MESSAGE_NOT_FOUND, description="no message found")
         return error_from(body)
+    # A server before 2.11 ignores fields that it does not know; without them nothing is left of the request.
     if message.status == REFUSED and message.description == "Empty Request":  # which it is not
         return unknown([DIRECT_GETS])
     return DirectGetError(message.status, message.description)
@@ -153,6 +155,7 @@ def advance(request: wire.MsgGetRequest, last_seq: int, end: BaseMessage) -> Non
     """Ask for what is after the last message, of the same state of the stream."""
     request.seq = last_seq + 1
     request.start_time = None
+    # All pages shall show the stream as it was for the first one (ADR-31).
     up_to = end.header("Nats-UpTo-Sequence")
     if up_to is not None:
         request.up_to_seq, request.up_to_time = int(up_to), None
@@ -217,8 +220,10 @@ def text_of_number(number: int) -> str:
     """The digits of a number with its sign; TypeError, and ValueError for one of too many digits."""
     if isinstance(number, bool) or not isinstance(number, int):
         refuse("by", "a whole number", number)
-    if number.bit_length() > DIGITS_MAX * 3.32:
+    # A digit has a little more than 3.32 bits: below, no power has to be computed.
+    if number.bit_length() > DIGITS_MAX * 3.32 and abs(number) >= 10**DIGITS_MAX:
         raise ValueError(f"a counter has at most {DIGITS_MAX} digits")
+    # With a sign, which Nats-Incr must have (ADR-49); str() would refuse more than 4300 digits.
     return f"{Decimal(number):+f}"
 
 

@@ -67,6 +67,7 @@ class Backend(Session):
         """Opens no connection: ``_open`` does."""
         self._loop = asyncio.get_running_loop()
         self._waits = Waits(self._loop, clock_of(self._loop))
+        # Nobody may guess the subjects of answers, so the usual random numbers will not do.
         super().__init__(options, message_type, self._waits.clock, random.SystemRandom())
         self._handlers = handlers
         self._listen(handlers.on_status, handlers.on_protocol, handlers.on_error)
@@ -77,6 +78,7 @@ class Backend(Session):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()
         self._ping_timer: asyncio.TimerHandle | None = None
+        # Weak: finalizers of handles refer to the connection, and must not keep the client alive by it.
         self._connection.on_abandoned = functools.partial(
             _call_soon, self._loop, weakref.WeakMethod(self._settle_abandoned)
         )
@@ -111,6 +113,7 @@ class Backend(Session):
 
     async def _open_one(self, server: Server) -> None:
         first = begins_with_tls(server, self.options.tls)
+        # Before the transport opens: INFO, and even the end, may arrive before create_connection returns.
         self._handshake = self._loop.create_future()
         context = self._tls() if first else None
         self._link = link = Link(self, server, tls=first)
@@ -144,6 +147,7 @@ class Backend(Session):
         except (OSError, PeltonError, ValueError) as error:  # ValueError: an invalid host name
             self._fail_handshake(ConnectError(f"TLS handshake failed: {error}"))
             return
+        # The attempt may have been given up during the handshake.
         if link is self._link:
             self._connection.tls_established()
             self._flush_output()
@@ -156,6 +160,8 @@ class Backend(Session):
         link, self._link = self._link, None
         if link is not None:
             link.abort()
+        # The state machine must be ready for the next attempt. Its events are dropped, because ``_dial``
+        # raises the reason itself.
         self._connection.receive_eof()
         self._connection.events()
 
@@ -182,13 +188,16 @@ class Backend(Session):
 
     def _link_received(self, link: Link, data: bytes | memoryview) -> None:
         """Bytes arrived. The calls that wait for them go on, and what they send is written at once."""
+        # A transport that was left may still deliver; its bytes belong to a connection that is over.
         if link is not self._link:
             return
         self._connection.receive_data(data)
+        # Tasks that these messages wake go on at the end, all of them within this turn of the loop.
         self._waits.hold()
         try:
             self._process()
         finally:
+            # Tasks that go on need not plan a flush: it follows below, with the output of all of them.
             self._flush_planned = True
             try:
                 self._waits.resume()
@@ -226,6 +235,7 @@ class Backend(Session):
                 return  # it failed before, and ``dial`` says so
             self._handshake = None  # broke between the handshake and the call that waits for it
         self.last_error = error
+        # ``_dial`` starts it again with the next connection.
         self._stop_ping()
         self._tell_lost(ConnectionLostError(str(error)), event.waiters)
         self._tell(self._handlers.on_disconnect, event.error)
@@ -319,7 +329,7 @@ class Backend(Session):
         await asyncio.sleep(seconds)
 
     async def _sleep(self, seconds: float) -> None:
-        """Let time pass; ConnectionClosedError when the client is closed meanwhile."""
+        """Let time pass, also when the client is closed meanwhile: the next call raises the error then."""
         await self._until(Mailbox(), _never, seconds)
 
     async def _work(self, function: Callable[[], T], *, finishes: bool = True) -> T:
@@ -344,6 +354,7 @@ class Backend(Session):
         """
         task: asyncio.Task[Any] = self._loop.create_task(work)
         tasks = self._workers if finishes else self._tasks
+        # The loop itself refers to tasks only weakly.
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return task
@@ -370,6 +381,7 @@ class Backend(Session):
             return
         self._leave_consumers()
         self._flush_output()
+        # Kept here, because ``_shut`` forgets it.
         link = self._link
         self._shut()
         if link is not None:
@@ -381,12 +393,14 @@ class Backend(Session):
             return
         self._stop_ping()
         link, self._link = self._link, None
+        # Asked before ``_end_all``, which closes the state machine.
         connected = self.connected
         self._end_all(failure)
         if link is not None and connected:
             link.close()
         elif link is not None:
             link.abort()
+        # The task that gave up reconnecting, or a handler, may be the one that gets here: it goes on.
         current = asyncio.current_task()
         for task in list(self._tasks):
             if task is not current:
@@ -410,6 +424,7 @@ class Backend(Session):
         """
         self._connection.publish(subject, data, reply, encode_header_map(headers))
         self._plan_flush()
+        # As ``_send_queued``, written out: a program may publish millions of messages.
         if self._link is not None and self._link.paused:
             await self._wait_writable()
 
@@ -477,6 +492,7 @@ async def worked(work: asyncio.Future[Any], finishes: bool) -> Any:
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
+        # A second cancel must not end the wait either: the thread still uses the file.
         while not work.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([work])

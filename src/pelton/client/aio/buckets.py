@@ -122,6 +122,7 @@ class KeyValues(Management):
         """What every bucket holds, and its configuration, by name; mirrors included."""
         from ..keyvalue.config import status_of
 
+        # Looked for by name, not by subject as object stores are: a mirror has no subjects.
         found: list[KeyValueStatus] = []
         for info in await self.streams():
             if info.config.name.startswith(wire.STREAM_PREFIX):
@@ -202,6 +203,7 @@ class ObjectStores(Management):
 
         config = make_config(ObjectStoreConfig, bucket, fields, "bucket")
         store = self._store_of(config.bucket)
+        # Fields of the stream that other clients have set stay.
         info = (await store.status()).stream_info
         await store._js.update_stream(config.on(info.config))
         return store

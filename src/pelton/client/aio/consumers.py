@@ -66,6 +66,7 @@ async def pull_once(
     The request is sent again while its consumer moves to another server.
     """
     client = inbox.client
+    # Where no background task connects again, this call does.
     if not client._stays_open:
         await client._ready(seconds)
     inbox.error = None  # what broke before this call is no concern of it
@@ -93,6 +94,7 @@ async def pull_once(
             if fetch.error is None or not fetch.may_begin_again(clustered=client.clustered):
                 break
             seconds = deadline - client._clock() - RETRY_S
+            # Messages that came before the change of leader are not held back.
             if fetch.messages or seconds <= 0:
                 break
             await client._sleep(RETRY_S)
@@ -247,6 +249,7 @@ class Consumer:
             )
             if not (group or min_pending or min_ack_pending or priority):
                 self._asking = asking  # the same for every call
+        # Calls at the same time need one each: a status must find its request, and a message its caller.
         inbox = self._idle.pop() if self._idle else self._new_inbox()
         try:
             found = await self._collect(inbox, asking, batch, seconds, max_bytes, no_wait)
@@ -262,6 +265,8 @@ class Consumer:
 
     def _new_inbox(self) -> Inbox:
         inbox = Inbox(self.client, self._subject, self.name)
+        # A number, and neither inbox nor consumer: what a finalizer refers to is never collected. At exit
+        # the connection ends anyway.
         abandon = self.client._connection.abandon
         weakref.finalize(self, abandon, inbox._interest.sid).atexit = False
         return inbox
@@ -290,6 +295,7 @@ class Consumer:
                     inbox, asking, count, wait, max_bytes=max_bytes, no_wait=no_wait
                 )
             except (ConnectionLostError, NoRespondersError, PullError) as error:
+                # The next call gets the error, if it is still true then.
                 if found:
                     return found
                 if not await self._passes(error, asking, deadline):
@@ -466,6 +472,7 @@ class OrderedConsumer:
                 raise
         except BaseException:
             if found:
+                # The call was cancelled: nobody gets these messages, so the next one begins with them.
                 self._position.rewind(found[0].metadata.stream_seq)
             self._drop()
             raise
@@ -496,6 +503,7 @@ class OrderedConsumer:
                     raise
                 await self.client._sleep(RETRY_S)
                 continue
+            # The rest after a gap is delivered again by the next consumer.
             for message in got:
                 if not self._position.take(message.metadata):
                     await self._discard()

@@ -98,6 +98,7 @@ class DocumentWatch(Mailbox):
 
     async def open(self) -> None:
         """Begin, or begin again; StreamNotFoundError without the bucket."""
+        # A new inbox each time: messages of the consumer before would look like a gap.
         self._detach()
         inbox = self.client.new_inbox()
         self.client._attach(inbox, self, "")
@@ -117,6 +118,7 @@ class DocumentWatch(Mailbox):
         info = await self._consumers.create(config)
         self.is_open = True
         self.due = self.client._clock() + SILENCE_S
+        # Nothing waits, and nothing was delivered while the answer was on its way: there is no document.
         if not (info.num_pending or info.delivered.consumer_seq or self._consumer_seq):
             self._set(None)
         await self._consumers.remove(keep=info.name)
@@ -155,6 +157,7 @@ class DocumentWatch(Mailbox):
         if metadata.stream_seq < self._revision:
             return
         self._revision = metadata.stream_seq
+        # Deleted by a client (ADR-8), or expired, which the server marks itself (ADR-48).
         removed = message.header(_OPERATION) or message.header(_MARKER)
         self._set(None if removed else message.data)
 
@@ -181,6 +184,7 @@ class GroupIntake(PullIntake):
         self.wanted = self.consumer_of(filters_of(group.cached_config, member))
         """The consumer that the member should have."""
         self.ack_wait_s = int(self.wanted.ack_wait) / 1e9
+        # The pin ends when no request comes for the ack wait, so requests must be shorter.
         sizes.expires_ns = min(sizes.expires_ns, max(int(self.wanted.ack_wait) // 2, SECOND_NS))
         sizes.heartbeat_ns = min(sizes.heartbeat_ns, sizes.expires_ns // 2)
         stream, name = group.consumer_stream, self.wanted.name
@@ -206,6 +210,7 @@ class GroupIntake(PullIntake):
 
     def begin(self) -> None:
         """Subscribe; the first turn joins."""
+        # Not PullIntake's, which requests messages at once: there is no consumer yet.
         Intake.begin(self)
         self.flowing = False
 
@@ -213,6 +218,7 @@ class GroupIntake(PullIntake):
         """Take the partition out of the subject, and add the message to the queue."""
         message.subject = message.subject.partition(".")[2]
         if self.dropped is not None:
+            # The hand-over decides what becomes of it, when it knows whether this client has the pin.
             self.dropped.append(message)
             self.held -= 1
             return
@@ -239,6 +245,7 @@ class GroupIntake(PullIntake):
 
     def is_idle(self) -> bool:
         """Whether no message is being handled, or the operation ends."""
+        # More than the server owes is buffered, or being handled.
         handled = self.held <= self.expected and not self.handling
         return handled or self.is_ending()
 
@@ -280,6 +287,7 @@ class GroupUpkeep(Upkeep):
             if self._wants and not self.intake.joined and clock() >= self._join_at:
                 await self._join()
             if self.intake.joined and clock() >= self.intake.nudge_due:
+                # ADR-42: a pinned client that requests nothing for the priority timeout loses its pin.
                 self.intake.request(1)
         if self.intake.finished:
             return
@@ -292,6 +300,7 @@ class GroupUpkeep(Upkeep):
         def news() -> bool:
             return done() or document.news or not document.is_open
 
+        # ``news`` holds while there is no watch: a turn that waits for it would end at once, and spin.
         waits = done if not document.is_open else news
         left = max(0.0, min(seconds, due - clock()))
         await super()._turn(waits, left)
@@ -327,6 +336,7 @@ class GroupUpkeep(Upkeep):
         wanted = self.intake.consumer_of(filters_of(config, self.intake.member))
         changed = wanted.filter_subjects != self.intake.wanted.filter_subjects
         if changed and self.intake.joined:
+            # Before ``wanted`` changes: this is about the consumer that is there.
             await self._hand_over()
         self.intake.wanted = wanted
         had, self._wants = self._wants, bool(wanted.filter_subjects)
@@ -340,6 +350,7 @@ class GroupUpkeep(Upkeep):
             self.intake.flowing = False
             try:
                 info = await self._js.consumer_info(self.intake.stream, self.intake.info.name)
+                # With other filters it belongs to a newer configuration already, and to another client.
                 if _has_filters(info, self.intake.wanted.filter_subjects):
                     await self._js.delete_consumer(self.intake.stream, self.intake.info.name)
             except PeltonError:
@@ -379,6 +390,7 @@ class GroupUpkeep(Upkeep):
         self._stepped_back = False
         self.intake.fit(info)
         self.intake.flowing = True
+        # Requests from before went to a consumer that is gone.
         self.intake.give_up()
         self.intake.pull()
         self.intake.events.emit(
@@ -395,6 +407,7 @@ class GroupUpkeep(Upkeep):
             return None
         if _has_filters(info, wanted.filter_subjects):
             return info  # of a client with other times
+        # A static group never changes, so a consumer with other filters is somebody else's.
         if self._group.durable:
             raise error
         now = self.client._clock()
@@ -407,6 +420,7 @@ class GroupUpkeep(Upkeep):
             return None
         if not self._stepped_back:
             self._stepped_back = True
+            # Not all at the same moment: two clients would delete in turns what the other one has just made.
             self._join_at = now + STEP_BACK_S + (hash(self.intake._own) % 100) / 1e3
             return None
         await self._delete(wanted.name)
@@ -432,6 +446,7 @@ class GroupUpkeep(Upkeep):
             # as long as the ack wait is extended, nobody else gets what is being handled
             seconds = math.inf if self.intake.extension.on else self.intake.ack_wait_s
             await self.client._until(self.intake, self.intake.is_idle, seconds)
+            # A deleted consumer frees its messages for the next member at once; otherwise they are given back.
             if await self._has_pin():
                 await self._delete(self.intake.info.name)
             else:
@@ -453,6 +468,8 @@ class GroupUpkeep(Upkeep):
             pinned = _pinned_client(info)
             if pinned and pinned != self.intake.asking.pin:
                 return False
+            # nats-server may answer before it has processed acks that came earlier. Deleting the consumer then
+            # would deliver these messages once more, to another member.
             waiting = info.num_ack_pending > len(self.intake.dropped or ())
             if not waiting or self.client._clock() >= deadline:
                 return True
@@ -470,6 +487,7 @@ class GroupUpkeep(Upkeep):
             connection.drain(self.intake._interest)
             if connection.connected:
                 await self.client.flush()
+                # A client that still handles messages keeps the pin: the next one would overtake it.
                 if (
                     self.intake.joined
                     and self.intake.asking.pin

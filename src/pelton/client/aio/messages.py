@@ -46,6 +46,7 @@ class Message(BaseMessage):
         """Acknowledge: the message is processed. NotJetStreamMessageError when no consumer delivered it."""
         self._check_acknowledgeable()
         await self.client._send_ack(self.reply, ACK)
+        # Afterwards, so that a call that failed can be repeated.
         self.acked = True
 
     async def nak(self, delay: Duration | None = None) -> None:

@@ -73,6 +73,7 @@ class Operation:
                 intake.events.callback = functools.partial(self.client._tell, on_status)
             upkeep.start(extends=extends)
         except BaseException:
+            # An ordered consumer runs one operation at a time: one that could not begin must not occupy it.
             if intake.freed is not None:
                 intake.freed()
             raise
@@ -101,6 +102,7 @@ class Operation:
         """Stop; running handlers finish, unless an exception left the block."""
         intake = self._intake
         intake.stop()
+        # A handler that ends its own operation cannot wait for itself.
         intake_only = kind is not None or self._is_inside()
         done = intake.is_finished if intake_only else self.is_done
         await self._upkeep.wait(intake.events, done, math.inf)
@@ -151,6 +153,7 @@ class Operation:
             self._last = None
             if intake.extension.given:
                 intake.extension.given.pop(caller(), None)
+            # ``took`` without a call for the usual case: this runs for every message.
             if intake.by_bytes:
                 due = intake.took(last)
             else:
@@ -160,10 +163,12 @@ class Operation:
                 self.client._send_now()  # a loop that never waits would keep it back
         while not queue:
             if intake.over:
+                # The loop ends when the subscription has ended, too: afterwards nothing is left at the server.
                 if not intake.finished:
                     await self._upkeep.wait(intake.events, intake.is_finished, math.inf)
                 self._outcome()
                 raise StopAsyncIteration
+            # In a loop, because another task or thread may take the message that ended this wait.
             await self._upkeep.wait(intake.takers, intake.has_message, math.inf)
         message: Message = queue.popleft()
         self._last = message

@@ -48,9 +48,11 @@ class WindowSender(PublisherBase):
         if self._window.full:
             await self._make_room()
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
+        # After the wait for room: a call that is cancelled there leaves no future behind.
         future: asyncio.Future[PubAck] = client._loop.create_future()
         self._put(subject, data, block, msg_id or "", future)
         client._plan_flush()
+        # One timer, for the oldest message: it is set again when it fires, not for each publish.
         if self._timer is None:
             self._sooner()
         if client._much_waits:
@@ -60,6 +62,7 @@ class WindowSender(PublisherBase):
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke: send again what may be sent twice."""
         super()._on_lost(error)
+        # At once, because in asyncio there may be no call that waits and would look.
         self._look()
 
     def _sooner(self) -> None:

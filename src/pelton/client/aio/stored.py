@@ -69,6 +69,7 @@ class StoredMessages(Management):
         request = single_get(seq, last_by_subject, next_by_subject, start_time)
         body = encode(request)
         if last_by_subject is not None and {"*", ">"}.isdisjoint(last_by_subject.split(".")):
+            # ADR-31: with the subject in that of the request, permissions can restrict what is read.
             subject, body = self.subjects.direct_get(stream, last_by_subject), b""
         client = self.client
         return stored_message(await client._read(subject, body, self.timeout))
@@ -144,6 +145,7 @@ class StoredMessages(Management):
                 client._connection.publish(subject, encode(request), answers.inbox)
                 await client._send_queued()
                 while (message := await self._next(answers)).status == OK:
+                    # A server before 2.11 ignores the batch and returns one message (ADR-31).
                     if message.header("Nats-Num-Pending") is None:
                         raise unknown([DIRECT_GETS])
                     stored = stored_message(message)
@@ -218,6 +220,7 @@ class Counter:
         added = merged_headers(headers, {INCREMENT: text_of_number(by)})
         ack = await self._js.publish(subject, headers=added, msg_id=msg_id, timeout=timeout)
         check_counted(ack, subject, self.stream)
+        # The ack of a duplicate has no value.
         if ack.duplicate or not ack.val:
             return await self.get(subject)
         return number_of(ack.val)

@@ -50,6 +50,7 @@ class Subscription(Subscribed):
 
     def _on_end(self) -> None:
         """No message follows. When the client was lost, ``on_error`` reports it for a callback."""
+        # No call of the user would raise it.
         if self._pool is not None and self._interest.failure:
             self.client._report(self._interest.lost())
         super()._on_end()
@@ -123,6 +124,7 @@ class Subscription(Subscribed):
         deadline = self.client._clock() + seconds
         self.client._connection.drain(self._interest)
         try:
+            # The PONG comes after the last message that the server had sent before it read UNSUB.
             await self.client.flush(seconds)
         finally:
             await self._end_drained(deadline - self.client._clock())

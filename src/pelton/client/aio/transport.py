@@ -55,6 +55,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop: the connection is open (again after the change to TLS)."""
         self._transport = cast(asyncio.Transport, transport)
+        # ``abort`` came while the loop was still connecting, when there was nothing to abort.
         if self._aborted:
             self._transport.abort()
         elif not self._upgrading:
@@ -69,6 +70,7 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop: so many bytes are in the buffer."""
         data = self._buffer[:nbytes]
+        # ``data`` stays valid: it is a view of the former buffer.
         if nbytes == len(self._buffer) < RECEIVE_BYTES_MAX:
             self._buffer = memoryview(bytearray(2 * nbytes))
         if self._frames is not None:
@@ -83,8 +85,10 @@ class Link(asyncio.BufferedProtocol):
             data = frames.receive(received)
         except ConnectError as error:  # of the handshake
             reason = error
+        # A pong, or the answer to a close frame, is owed whatever the rest says.
         if self._transport is not None and (answers := frames.answers()):
             self._transport.write(answers)
+        # What came before a close frame still counts.
         if data:
             self._client._link_received(self, data)
         if reason is None and frames.closed:
@@ -95,6 +99,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection is over."""
         self._settle()
+        # Tasks that wait for room would wait for ever.
         self.resume_writing()
         self._client._link_lost(self, exc)
 
@@ -119,6 +124,7 @@ class Link(asyncio.BufferedProtocol):
             return
         if self._writable is None:
             self._writable = self._loop.create_future()
+        # Several tasks wait for this future: a cancel of one must not cancel it for the others.
         await asyncio.shield(self._writable)
 
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
@@ -131,6 +137,7 @@ class Link(asyncio.BufferedProtocol):
             )
         finally:
             self._upgrading = False
+        # asyncio returns None when the connection was lost meanwhile.
         if transport is None:
             raise ConnectionResetError("closed during the TLS handshake")
         self._transport = transport
@@ -161,6 +168,7 @@ class Link(asyncio.BufferedProtocol):
 
     def release(self) -> None:
         """Give the socket back in a forked process. The loop, whose selector is the parent's too, is not told."""
+        # asyncio hands out a wrapper that cannot be closed; the socket is inside.
         wrapped = self._transport and self._transport.get_extra_info("socket")
         inner = getattr(wrapped, "_sock", None)
         if inner is not None:
@@ -172,6 +180,7 @@ class Link(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._closed)
                 return
+        # A peer that takes no bytes would keep the transport open for ever.
         self.abort()
 
 
@@ -201,6 +210,7 @@ async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> s
         host, port, type=socket.SOCK_STREAM
     ):
         opened = socket.socket(family, kind, protocol)
+        # The loop's calls on sockets need that.
         opened.setblocking(False)
         try:
             await loop.sock_connect(opened, address)

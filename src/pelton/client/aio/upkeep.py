@@ -70,6 +70,7 @@ class Upkeep(Turns):
             await self._turn(done, seconds)
         except (PeltonError, ValueError) as error:
             if isinstance(error, ConnectionLostError | OutputFullError):
+                # After a pause, or a connection that breaks again and again would make this loop spin.
                 intake.lost = error
                 await self.client._until(intake, intake.is_ending, RETRY_S)
             elif intake.told:
@@ -106,6 +107,7 @@ class Upkeep(Turns):
         """Recover when it is time for it, and there is a connection."""
         client, intake = self.client, self.intake
         wait = self._retry_at - client._clock()
+        # The connection is replaced in the background: until then a look-up could only time out.
         if wait <= 0 and client._stays_open and not client._connection.connected:
             wait = RETRY_S
         if wait <= 0:
@@ -174,6 +176,7 @@ class Upkeep(Turns):
         """The consumer's info. Heartbeats that are missed meanwhile are counted in time."""
         client, js, intake = self.client, self._js, self.intake
         await client._ready(js.timeout)
+        # Not by ``consumer_info``, whose wait could not be interrupted for heartbeats.
         question = client._requests.ask(js._consumer("INFO", intake.stream, name), b"", b"")
         deadline = client._clock() + js.timeout
         try:
@@ -193,6 +196,7 @@ class Upkeep(Turns):
         intake, connection = self.intake, self.client._connection
         intake.flowing = False
         try:
+            # First at the server, so that no message comes after the round trip.
             connection.drain(intake._interest)
             if connection.connected:
                 await self.client.flush()
@@ -223,6 +227,7 @@ class OwnConsumers:
         self._prefix = f"{name_prefix}_" if name_prefix else ""
         self._made: list[str] = []  # the server may have them: that in use, and doubtful ones
         self._unanswered: set[str] = set()  # the server may be making these only now
+        # The finalizer has the list of names and not this object, which it would keep alive.
         client._own_consumers.add(self)
         weakref.finalize(
             self, _abandon, client._connection, js.subjects, stream, self._made
@@ -231,6 +236,7 @@ class OwnConsumers:
     async def create(self, config: ConsumerConfig) -> ConsumerInfo:
         """Create the next consumer."""
         name = self._prefix + self.client.new_id()
+        # Before the request: if its answer is lost or the call cancelled, the server may have the consumer.
         self._made.append(name)
         del self._made[:-MADE_MAX]
         self._unanswered.intersection_update(self._made)
@@ -256,6 +262,7 @@ class OwnConsumers:
         removed the server removes itself, when it has been inactive for a while.
         """
         for name in [name for name in self._made if name != keep]:
+            # Closing must not wait for a server that is away.
             if not self.client._connection.connected:
                 return
             try:
@@ -286,6 +293,7 @@ class OwnConsumers:
         if connection.connected:
             for subject in _removals(self._js.subjects, self._stream, self._made):
                 connection.publish(subject, b"")
+            # Emptied in place, because the finalizer has this list.
             self._made.clear()
 
     async def _delete(self, name: str) -> None:

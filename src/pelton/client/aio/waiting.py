@@ -54,6 +54,7 @@ class Waiting(asyncio.Future[None]):
         self, fn: Callable[[Self], object], /, *, context: Context | None = None
     ) -> None:
         """Called by the task: ``fn`` makes it go on."""
+        # Only the callback of a waiting task is kept back; any other one is called as by a usual future.
         if context is None or self._go_on is not None or self.done():
             super().add_done_callback(fn, context=context)
         else:
@@ -63,6 +64,7 @@ class Waiting(asyncio.Future[None]):
         """Called by the task when it is cancelled."""
         if self.done():
             return False
+        # Before the cancel: the future calls back only what it knows of.
         self._hand_over()
         return super().cancel(msg)
 
@@ -77,6 +79,7 @@ class Waiting(asyncio.Future[None]):
     def wake_later(self) -> None:
         """Let the task check again in the next turn, as any future does."""
         self._hand_over()
+        # It may have been cancelled since it was woken.
         with contextlib.suppress(asyncio.InvalidStateError):
             self.set_result(None)
 
@@ -88,6 +91,7 @@ class Waiting(asyncio.Future[None]):
         except asyncio.InvalidStateError:  # a task may be cancelled at any time, also by a signal
             return
         if go_on is not None and context is not None:
+            # First: the task runs within the next line, and must not be called back a second time.
             self._go_on = None
             context.run(go_on, self)
 
@@ -125,6 +129,7 @@ class Waits:
         if not held:
             return
         at = 0
+        # Within a task no other one can go on: then those that were woken do so in the next turn.
         if asyncio.current_task(self.loop) is None:
             try:
                 for each in held:
@@ -156,6 +161,7 @@ class Waits:
     def _look(self) -> None:
         now = self.clock()
         self._timer, self._due = None, math.inf
+        # A list first: waking may add and remove waits.
         for each in [each for each in self._waiting if each.deadline <= now]:
             self._waiting.remove(each)
             each.late = True
@@ -179,10 +185,13 @@ async def until(
     if done():
         return True
     waits = client._waits
+    # The answer that this waits for may belong to a request that is not sent yet.
     if client._connection.bytes_waiting:
         client._flush_for_wait()
     deadline = waits.clock() + seconds
     while True:
+        # A wait is for one wake-up. The loop looks again after each, because another task may have taken
+        # the message, or the box was stirred for something else.
         waiting = Waiting(waits, deadline)
         waits.add(waiting)
         box._waiting = (*box._waiting, waiting)
@@ -190,9 +199,11 @@ async def until(
             await waiting
         finally:
             waits.remove(waiting)
+            # A wake-up has emptied the tuple; after a cancel or a timeout it still contains this wait.
             if box._waiting:
                 box._waiting = tuple([each for each in box._waiting if each is not waiting])
         if done():
             return True
+        # Only after another look: the change may have come in the same turn as the timeout.
         if waiting.late:
             return False

@@ -93,9 +93,11 @@ class Pool(Mailbox, Generic[T]):
 
     def notify(self) -> None:
         """A message was added to the queue."""
+        # A task that waits takes it; a second one would find nothing.
         if self._waiting:
             self._stir()
         elif len(self._tasks) < self._limit and not self._hiring:
+            # One at a time: the task that begins calls for the next one if it leaves messages.
             self._hiring = True
             task = self.workers.client._spawn(self._work(), finishes=True)
             self._tasks.add(task)
@@ -134,11 +136,13 @@ class Pool(Mailbox, Generic[T]):
         self._hiring = False
         while True:
             while not queue:
+                # Another task waits already: one is enough for the next message.
                 if self._closed or self._waiting:
                     return
                 await client._until(self, self._has_news, math.inf)
             message = queue.popleft()
             item: T = message if self._begin is None else self._begin(message)
+            # Others may handle the rest while this handler runs.
             if queue:
                 self.notify()
             self.running[task] = item
@@ -155,6 +159,7 @@ class Pool(Mailbox, Generic[T]):
             finally:
                 del self.running[task]
             self._settle(item, result, failure)
+            # ``finish`` may have waited for this handler.
             if workers._waiting:
                 workers._stir()
             if client._much_waits:
@@ -253,6 +258,7 @@ class Turns(ABC):
 
     def start(self, *, extends: bool) -> None:
         """Subscribe, and keep messages coming; ``extends``: also the ack waits of those that are here."""
+        # Before ``begin``: from now on the task ends the operation, also when nobody refers to it.
         self.intake.kept = True
         self.intake.begin()
         if extends:

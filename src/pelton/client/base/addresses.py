@@ -84,6 +84,7 @@ def masked(urls: str) -> str:
 def _masked(url: str) -> str:
     scheme = _SCHEME.match(url)
     begin = scheme[0] if scheme else ""
+    # The last one, because a password may contain an @ that nobody has escaped.
     login, at, place = url[len(begin) :].rpartition("@")
     place, query, _ = place.partition("?")
     if at:
@@ -119,9 +120,11 @@ def parse_server(url: str) -> Server:
     except ValueError:  # its text has what stands for the port, which may be a password
         raise ValueError(f"bad port in server address {shown!r}") from None
     user, password, token = unquote(parts.username or ""), unquote(parts.password or ""), ""
+    # A user without a password stands for a token.
     if parts.password is None:
         user, token = "", user
     if parts.scheme == MEMORY:
+        # Not parts.hostname, which urlsplit returns in lower case.
         name = parts.netloc.rpartition("@")[2]
         return Server(name, 0, False, user, password, token, memory=True)
     tls, websocket = parts.scheme in ("tls", "wss"), parts.scheme in _DEFAULT_PORTS
@@ -194,6 +197,7 @@ def offer(name: str, door: Callable[[bool], socket.socket]) -> None:
     blocking client asks, whose thread waits for answers. ValueError: the name is taken.
     """
     with _lock:
+        # A forked process inherits the table, but not the threads of the servers in it.
         if name in _doors and _doors[name][0] == os.getpid():
             raise ValueError(f"a server of this process has the name {name!r}; choose another")
         _doors[name] = os.getpid(), door
@@ -207,6 +211,7 @@ def withdraw(name: str) -> None:
 
 def open_socket(name: str, *, waits: bool) -> socket.socket:
     """The client's end of a new connection, of a blocking client if it ``waits``; raises OSError."""
+    # Without the lock, which a thread of the parent may have held when this process was forked.
     process, door = _doors.get(name, (0, None))
     if door is None or process != os.getpid():
         raise ConnectionRefusedError(

@@ -33,6 +33,7 @@ R = TypeVar("R", bound=Response)
 _pub_ack = msgspec.json.Decoder(PubAck)
 
 INVALID_JSON = 10025
+# 10158 has no error class of its own: callers send the message again.
 IN_PROCESS = 10158
 """The error code of a message whose first copy is being stored."""
 ALLOWED_BY = {
@@ -63,6 +64,8 @@ def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
     Unknown words pass: a newer server may know them.
     """
     try:
+        # Encoded and decoded by the server's rules: a server would only answer "invalid JSON", without
+        # the name of the field.
         body = encode(config)
         decode_response(type(config), body)
     except (JsonError, AttributeError, TypeError) as error:
@@ -124,12 +127,14 @@ class Need(NamedTuple):
 
 def _plain(since: str, level: int, *fields: str) -> list[Need]:
     def value_of(field: str) -> Callable[[Any], object]:
+        # A function of its own keeps this field; a lambda in the list below would see the last one.
         return lambda config: getattr(config, field)
 
     return [Need(field, since, level, value_of(field)) for field in fields]
 
 
 def _users(config: Config) -> list[str]:
+    # Servers from 2.11 on add names of their own (ADR-44).
     return [name for name in config.metadata if not name.startswith(SERVERS_OWN)]
 
 
@@ -146,6 +151,7 @@ def _filters(config: ConsumerConfig) -> list[str]:
     return config.filter_subjects or ([config.filter_subject] if config.filter_subject else [])
 
 
+# The levels of the API and their servers: ADR-44.
 _OF_STREAMS = [
     *_plain("2.10", 0, "compression", "first_seq", "subject_transform"),
     Need("metadata", "2.10", 0, _users),
@@ -201,5 +207,6 @@ def check_made(needs: Sequence[Need], made: Config, names: Mapping[str, str]) ->
 
 
 def _told(missing: Sequence[Need], names: Mapping[str, str]) -> tuple[str, str]:
+    # Versions are compared as text, which is right while all have two digits after the dot.
     fields = dict.fromkeys(names.get(need.field, need.field) for need in missing)
     return ", ".join(fields), max(need.since for need in missing)

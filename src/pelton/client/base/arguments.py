@@ -79,6 +79,7 @@ def unawaited(value: object) -> bool:
     return True
 
 
+# The words of Go's decoder, which pelton.api repeats.
 _FIELD = re.compile(r"cannot unmarshal .* into Go struct field \w+\.([\w.]+) of type (\S+)")
 _RANGES = {
     "int": (-(1 << 63), (1 << 63) - 1),
@@ -175,6 +176,7 @@ def make_config(
 
 def _is_one(kind: type, given: object) -> bool:
     """Whether this is such a configuration: a class of the same name will do, as the wire's own."""
+    # pelton.api has classes of the same names, with the same fields, in the form of the wire.
     return any(base.__name__ == kind.__name__ for base in type(given).__mro__)
 
 
@@ -187,6 +189,7 @@ def _check_names(kind: type, fields: Mapping[str, object]) -> None:
             raise TypeError(f"{kind.__name__} has no field {each}: {hint}")
 
 
+# A blank would end the subject within its line, and a line end could begin another operation.
 _PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
 BLANK = re.compile(r"[ \t\r\n\f\0]")
 

@@ -58,6 +58,7 @@ def to_nanoseconds(duration: Duration, name: str = "") -> Nanoseconds:
     Raises ValueError for a negative, infinite or too long duration or other text; TypeError for anything
     else, with the ``name`` of the argument.
     """
+    # First of all: it is an int, which would count as seconds below.
     if isinstance(duration, Nanoseconds):
         return duration
     if isinstance(duration, str):
@@ -70,7 +71,9 @@ def to_nanoseconds(duration: Duration, name: str = "") -> Nanoseconds:
                 f'{duration!r} is no duration: expected seconds, or text such as "30s", "1h30m" or "7d"'
             ) from None
     elif isinstance(duration, timedelta):
+        # In whole numbers: total_seconds() is a float, and rounds long durations.
         ns = duration // timedelta(microseconds=1) * 1000
+    # True is an int, but hardly meant as one second.
     elif isinstance(duration, bool) or not isinstance(duration, int | float):
         refuse(name or "a duration", "seconds, a timedelta or text", duration)
     elif not math.isfinite(duration):
@@ -103,6 +106,7 @@ def to_seconds(duration: Duration, name: str = "") -> float:
     elif isinstance(duration, Nanoseconds):
         return duration / _NS
     elif not isinstance(duration, int):
+        # Numbers of other libraries, such as NumPy, are neither int nor float.
         if not hasattr(type(duration), "__float__"):
             refuse(name or "a duration", "seconds, a timedelta or text", duration)
         duration = float(duration)
@@ -118,6 +122,7 @@ def to_moment(moment: Moment | None, name: str = "") -> int | None:
     not within the years 1 to 9999; TypeError for anything else, with the ``name`` of the argument.
     """
     if isinstance(moment, datetime):
+        # Python would take it for local time, which may be another one on the next machine.
         if moment.tzinfo is None:
             raise ValueError(f"{moment!r} has no zone: use datetime.now(UTC) or .astimezone()")
         return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

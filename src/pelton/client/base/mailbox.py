@@ -28,11 +28,13 @@ class Owner(Protocol):
 class Mailbox:
     """An object that calls wait for: a change stirs it, and the waiting calls check again."""
 
+    # In the class and empty: most mailboxes are never waited for, and need no attribute of their own.
     _waiting: tuple[Any, ...] = ()
     """The waiting calls, in the half that has to wake them: each ``wake`` is called once."""
 
     def _stir(self) -> None:
         """Wake the waiting calls, because the object has changed."""
+        # Taken out first: a call that wakes may wait again at once, for the next change.
         waiting, self._waiting = self._waiting, ()
         for each in waiting:
             each.wake()

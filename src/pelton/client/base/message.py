@@ -123,6 +123,7 @@ class BaseMessage:
 
     def _check_acknowledgeable(self) -> None:
         """Raise NotJetStreamMessageError unless a consumer delivered the message."""
+        # Only the prefix: newer servers may add a domain and an account hash after it.
         if not self.reply.startswith("$JS.ACK."):
             raise NotJetStreamMessageError(
                 f"no consumer delivered this, so it needs no ack: it came on {self.subject!r}, "
@@ -203,6 +204,7 @@ def encode_header_map(headers: HeadersLike | None) -> bytes:
             refuse("the name of a header", "text", name)
         if isinstance(value, str):
             continue
+        # bytes are a sequence, too, but of numbers.
         if not isinstance(value, Sequence) or isinstance(value, bytes):
             refuse(f"header {name}", "text, or several texts", value)
     try:
@@ -252,6 +254,7 @@ def publish_headers(
         check_texts(expected_last_msg_id=expected_last_msg_id)
         extra[EXPECTED_LAST_MSG_ID] = expected_last_msg_id
     if ttl is not None:
+        # Text as Go parses it, such as 1h30m (ADR-43).
         extra[TTL] = format_duration(to_nanoseconds(ttl, "ttl"))
     if not extra:
         return encode_header_map(headers)

@@ -78,6 +78,7 @@ def _readable(kind: T) -> T:
     """Show in the signature of a class the types that its fields accept, without the wire's
     annotations.
     """
+    # pelton.api encodes by these; the annotations are replaced below by those that callers read.
     type.__setattr__(kind, "wire_hints", get_type_hints(kind, include_extras=True))
     plain = get_type_hints(kind)
     shown: dict[object, object] = {Nanoseconds: Duration, list[Nanoseconds]: list[Duration]}

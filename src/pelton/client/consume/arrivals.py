@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 LIMITED_S = 1.0
 """How long to wait after the server refused a request because of a limit."""
 WRONG_PIN = 423
+# Statuses 409 are told apart by their words only; nats-server has no codes for them.
 LIMITS = ("exceeded", "message size exceeds")
 ENDS = ("leadership change", "server shutdown", "consumer deleted")
 
@@ -92,7 +93,10 @@ class PullIntake(Intake):
 
     def pull(self) -> bool:
         """Request as much as fits into the buffer; whether a request was queued."""
+        # Below zero after late messages of abandoned requests, which nobody counted on.
         amount = self._sizes.limit - max(0, self.held)
+        # A message that did not fit into the rest of a request may fit into a whole one: wait until
+        # everything that came before is handled.
         low = 0 if self._crowded else self.low
         if not self.flowing or self.held > low or self._resume_at > self.client._clock():
             return False
@@ -124,6 +128,7 @@ class PullIntake(Intake):
     def give_up(self) -> None:
         """Nothing is outstanding any more; what is buffered or being handled stays held."""
         self._first = self._requests + 1
+        # Messages of those requests may still come: they are taken, and make ``expected`` negative.
         self.held -= self.expected
         self.expected = 0
 
@@ -142,12 +147,15 @@ class PullIntake(Intake):
         if self._replies.number_of(message.subject) < self._first or self.is_ending():
             return  # of a request that was given up
         low = words.lower()
+        # Batch Completed: all messages were delivered, and some of the bytes are left (with max_bytes).
         if status in (NOT_FOUND, TIMEOUT) or low.startswith("batch completed"):
             self._ended(message)
         elif status == WRONG_PIN:
+            # ADR-42: another client has the pin now. Requests without an id wait until it is free again.
             if self.asking.unpin():
                 self.events.emit("consumer_unpinned", words)
             self._ended(message)
+        # Nobody subscribes to the consumer's requests: it is gone, or has no leader at the moment.
         elif status == NO_RESPONDERS:
             self.give_up()
             self.events.emit("no_responders", name=self.info.name)
@@ -157,6 +165,7 @@ class PullIntake(Intake):
         elif low.startswith(ENDS):
             self._on_request_end(status, words)
         else:
+            # For example 400 Bad Request: the next request would be refused in the same way.
             self.fail(PullError(status, words))
             return
         self._stir()
@@ -166,6 +175,7 @@ class PullIntake(Intake):
         messages_left = _number(message, "Nats-Pending-Messages")
         bytes_left = _number(message, "Nats-Pending-Bytes")
         left = bytes_left if self.by_bytes else messages_left
+        # 404 and a refused request name no rest, and the size of each request is not kept.
         if left is None:
             self.give_up()
         else:
@@ -184,6 +194,8 @@ class PullIntake(Intake):
         """The server refused a request, or the next message does not fit into the rest of one."""
         left = _number(message, "Nats-Pending-Bytes")
         self._crowded = True
+        # Otherwise the message is larger than all that may be requested, or a limit of the consumer is
+        # exceeded: asking again at once would be a busy loop.
         fits_next_time = left is not None and left < self._sizes.limit
         if not (low.startswith("message size") and fits_next_time):
             self.events.emit("exceeded_limits", f"{message.status} {message.description}")
@@ -241,6 +253,7 @@ class PushIntake(Intake):
     def begin(self) -> None:
         """Subscribe."""
         super().begin()
+        # A push consumer owes heartbeats at any time, not only to a request.
         self.expected = 1
 
     def restart(self, why: str) -> None:
@@ -258,6 +271,7 @@ class PushIntake(Intake):
 
     def keep(self, message: BaseMessage) -> None:
         """Add a message to the queue, unless it is full."""
+        # ``_on_message`` has counted it down.
         self.expected = 1
         if len(self.queue) >= self._messages_max:
             self.events.emit("discard", "the buffer is full", messages_left=1)

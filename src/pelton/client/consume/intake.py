@@ -50,6 +50,7 @@ MISSED_MAX = 2
 
 def raise_lasting(error: PeltonError) -> None:
     """Raise an error that does not pass; return for one that the next attempt may not have."""
+    # 4xx: the request itself is wrong. 5xx may pass, for example when a leader is elected.
     if isinstance(error, NotEnabledError) or (isinstance(error, ApiError) and error.code < 500):
         raise error
     if isinstance(error, ConnectionClosedError) and not isinstance(error, ConnectionLostError):
@@ -121,6 +122,8 @@ class Heartbeats:
             self.heard, self._silent = False, 0
             return 0
         self._silent += 1
+        # There are two looks in each interval: after the third silent one a heartbeat is late by half an
+        # interval, after the fifth the next one is.
         return self._silent // 2 if self._silent % 2 else 0
 
     @property
@@ -149,6 +152,7 @@ class AckExtension:
     def begin(self, config: ConsumerConfig, now: float) -> None:
         """Look at the messages four times in each ack wait of the consumer."""
         waits = [int(each) for each in config.backoff] or [int(config.ack_wait)]
+        # With a backoff each delivery has its own ack wait. 0: the consumer was never looked up.
         self._interval_s = min(waits) / 4e9 or math.inf
         self.on = self._interval_s < math.inf
         self.due = now + self._interval_s
@@ -157,6 +161,7 @@ class AckExtension:
         """Those of the messages, and of ``given``, that were already here at the last look."""
         self.due = now + self._interval_s
         here = [each for each in (*messages, *self.given.values()) if not each.acked]
+        # A new message may get the id of one that is gone: its wait is then extended early, which is harmless.
         seen, self._seen = self._seen, {id(message) for message in here}
         return [message for message in here if id(message) in seen]
 
@@ -289,6 +294,7 @@ class Intake(Mailbox, ABC):
         if self.told == "stop" or self.finished:
             return
         self.told = "stop"
+        # First: an iteration must not take a message that is about to go back.
         self._end_taking()
         self._return_queue()
         self._stir()
@@ -318,6 +324,7 @@ class Intake(Mailbox, ABC):
         self.heartbeats.heard = True
         if message.raw_headers and (status := message.status):
             self.on_status(status, message)
+        # Requested before the stop: other clients get it at once, not after the ack wait.
         elif self.told == "stop":
             self.acks.give_back(message)
         else:
@@ -349,6 +356,7 @@ class Intake(Mailbox, ABC):
     def _on_abandoned(self) -> None:
         """The user dropped the operation without ending it: stop, as far as nobody has to wait for it."""
         if self.kept:
+            # A task ends the operation properly, with the round trips that this needs.
             self.stop()
             return
         self._end_taking()
@@ -387,6 +395,7 @@ class Intake(Mailbox, ABC):
         if now >= self.heartbeats.due:
             self._look(now)
         extend_due = self.extend_when_due(now)
+        # Also when no message was taken: a request may have failed, or was held back after a limit.
         if now >= self._resume_at and self.held <= self.low:
             self.pull()
         due = min(self.heartbeats.due, extend_due)
@@ -398,6 +407,7 @@ class Intake(Mailbox, ABC):
 
     def _look(self, now: float) -> None:
         """Notice that not even heartbeats arrive."""
+        # Heartbeats belong to a request: without one, or without a connection, silence means nothing.
         owed = self.client._connection.connected and self.expected > 0 and self._resume_at <= now
         if missed := self.heartbeats.missed(now, watched=owed):
             self.events.emit("heartbeats_missed", count=missed)
@@ -410,6 +420,7 @@ class Intake(Mailbox, ABC):
         if not heartbeats.silent:
             return math.inf
         if now >= heartbeats.due:
+            # A program may wait for a certain count to begin anew: it goes on while look-ups have no answer.
             connected = self.client._connection.connected
             if missed := heartbeats.missed(now, watched=connected):
                 self.events.emit("heartbeats_missed", count=missed)
@@ -421,6 +432,7 @@ class Intake(Mailbox, ABC):
         self.lost = None
         self.fit(info)
         self.flowing = True
+        # A whole interval from now on: looking the consumer up may have taken longer than one.
         self.heartbeats.restart(self.client._clock())
         self.restart(str(why))
         self._stir()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..base.message import BaseMessage
     from ..session.session import Leaving, Session
 
+# Several consumers in a row that end without a message point to a fault that does not pass.
 BARREN_MAX = 5
 LEADERLESS = (10008, 10009)
 """Error codes of a cluster that must elect a leader first."""
@@ -74,6 +75,8 @@ class Position:
 
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
+        # ADR-17: without acks, with one replica, in memory. Such a consumer costs little, and is made
+        # again when it is lost.
         policy: DeliverPolicy = "by_start_sequence"
         start, start_time = self.next_seq, None
         if self._deliver_policy is not None:
@@ -95,6 +98,7 @@ class Position:
     def started(self, info: ConsumerInfo) -> None:
         """The consumer is created."""
         self._consumer = info.name
+        # Kept from the first consumer: a stream that is younger than this was made again.
         self._since_ns = self._since_ns or info.created
         self._barren += 1
         self._consumer_seq = 0
@@ -150,6 +154,7 @@ class Position:
         if consumer_seq != self._consumer_seq + 1 or consumer != self._consumer:
             return False
         self._consumer_seq = consumer_seq
+        # This consumer has delivered something, so those before it do not count.
         self._barren = 1
         self.next_seq = stream_seq + 1
         self._deliver_policy = None
@@ -159,11 +164,13 @@ class Position:
         """Whether a new consumer may go on after this error; not after several that delivered
         nothing.
         """
+        # As often as the client connects again: its options limit that.
         if isinstance(error, ConnectionLostError):
             return True
         again = isinstance(
             error, ConsumerDeletedError | NoRespondersError | PullError | PeltonTimeoutError
         ) or (isinstance(error, ApiError) and error.err_code in LEADERLESS)
+        # Before the first consumer an error is most likely the user's, such as a wrong stream.
         return again and 0 < self._barren < BARREN_MAX
 
 
@@ -197,6 +204,7 @@ class OrderedIntake(PullIntake):
         """Request more once there is a consumer."""
         if not self.created:
             if self.doubted is None:
+                # The upkeep makes a consumer for one that is in doubt, so it makes the first one, too.
                 self.doubt(PullError(0, "the consumer is not created yet"))
             return False
         return super().pull()
@@ -217,7 +225,9 @@ class OrderedIntake(PullIntake):
             _, _, _, consumer, _, stream_seq, consumer_seq, *_ = message.metadata
         if self.position.follow(consumer, stream_seq, consumer_seq):
             return True
+        # It counted as requested; nobody will take it.
         self.held -= size_of(message) if self.by_bytes else 1
+        # A message of the consumer before is only late, and no gap.
         if consumer == self.position.consumer:
             self._gap(consumer_seq)
         return False
@@ -225,7 +235,9 @@ class OrderedIntake(PullIntake):
     def on_status(self, status: int, message: BaseMessage) -> None:
         """A heartbeat also tells of messages that were lost on their way."""
         if status == HEARTBEAT and self.created:
+            # If the last messages before a pause get lost, no later message shows the gap.
             last = message.header("Nats-Last-Consumer") or ""
+            # Requests to the consumer before had its sequences.
             current = self._replies.number_of(message.subject) >= self._first
             if current and last.isdigit() and int(last) > self.position.consumer_seq:
                 self._gap(int(last))
@@ -233,6 +245,7 @@ class OrderedIntake(PullIntake):
 
     def _gap(self, sequence: int) -> None:
         words = f"a gap: expected {self.position.consumer_seq + 1}, got {sequence}"
+        # Later messages of this consumer must not be taken: they are delivered again by the next one.
         self.position.forget()
         self.doubt(PullError(CONFLICT, words))
 
@@ -285,6 +298,7 @@ class WatchPosition(Position):
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
         if not self.caught_up and self._policy == "last_per_subject":
+            # The first values came only in part, so the next consumer begins with them again.
             self._deliver_policy = self._policy
         return super().config()
 
@@ -303,9 +317,11 @@ class WatchPosition(Position):
         if self.starts and by_sequence and begin < self.next_seq:
             self.went_back = True
         self.starts += 1
+        # Counted down in ``passes``.
         self._waiting = info.num_pending
         if not info.num_pending and not self.caught_up:
             self.caught_up = True
+            # From here on by sequence: what is stored between two consumers must not be missed.
             self.next_seq = max(self.next_seq, begin)
             self._deliver_policy = None
 
@@ -314,6 +330,7 @@ class WatchPosition(Position):
         before = self.next_seq
         if not super().follow(consumer, stream_seq, consumer_seq):
             return False
+        # last_per_subject begins with old sequences again; the position must not go back with them.
         self.next_seq = max(before, self.next_seq)
         return True
 
@@ -322,6 +339,8 @@ class WatchPosition(Position):
         new = metadata.stream_seq > self.had
         self.had = max(self.had, metadata.stream_seq)
         self._waiting -= 1
+        # Either is needed: num_pending may have been too high, if values were purged or replaced since,
+        # and ``pending`` never falls to 0 while others write.
         if metadata.pending == 0 or self._waiting <= 0:
             self.caught_up = True
         return new

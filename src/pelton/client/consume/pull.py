@@ -49,8 +49,8 @@ NO_RESPONDERS = 503
 PENDING_MESSAGES = "Nats-Pending-Messages"
 STALLED = "Nats-Consumer-Stalled"
 MOVING = ("leadership change", "server shutdown")
-TRANSIENT = (*MOVING, "exceeded maxwaiting")
 """How a server describes that another one will lead the consumer."""
+TRANSIENT = (*MOVING, "exceeded maxwaiting")
 
 
 def config_of(info: ConsumerInfo) -> ConsumerConfig:
@@ -126,6 +126,7 @@ class Fetch:
 
         Sets ``error`` as well if it failed.
         """
+        # Messages count for whichever request runs; a status only for the one whose inbox it names (ADR-13).
         status = message.status if message.raw_headers else 0
         if status == 0:
             self.messages.append(message)
@@ -140,6 +141,7 @@ class Fetch:
         if isinstance(error, PullError) and error.description.lower().startswith(MOVING):
             self._moved = True
             return True
+        # Between two leaders nobody subscribes to the requests.
         return clustered and isinstance(error, NoRespondersError)
 
     def begin(self, reply: str) -> None:
@@ -255,6 +257,7 @@ class Inbox(Mailbox):
         """End the requests: messages that are here or on their way go back to the consumer at once."""
         if self.ended:
             return
+        # What has arrived goes back first, then whatever still comes.
         late = Late(self.client, self._interest)
         while self.queue:
             late._on_message(self.queue.popleft())
@@ -331,6 +334,7 @@ class Late(Ping):
 
 MESSAGES_MAX = 500
 """Messages that an operation buffers, unless it is told a number."""
+# The protocol needs a number of messages; the bytes are the limit.
 BATCH_OF_BYTES = 1_000_000
 """The number of messages in a request that is limited by bytes."""
 PRIORITY_MAX = 9
@@ -398,6 +402,7 @@ class Asking:
 
     def learn(self, message: BaseMessage) -> str:
         """The pin id of a message when it is a new one; later requests have it."""
+        # Looked for in the raw bytes: decoding the headers of every message would cost more.
         if PIN_HEADER not in message.raw_headers:
             return ""
         pin = message.header("Nats-Pin-Id") or ""
@@ -436,12 +441,14 @@ class Sizes:
         if self.limit < 1:
             raise ValueError(f"max_messages and max_bytes are at least 1, got {self.limit}")
         self._batch = BATCH_OF_BYTES
+        # Half, as in ADR-37.
         self.low = self.limit // 2 if threshold is None else threshold
         """More is requested when at most this much is outstanding or buffered."""
         if not 0 <= self.low < self.limit:
             raise ValueError(f"the threshold is at least 0 and below {self.limit}, got {self.low}")
         self.expires_ns = int(to_nanoseconds(expires, "expires"))
         self.heartbeat_ns = int(to_nanoseconds(heartbeat, "heartbeat"))
+        # nats-server refuses a larger one: heartbeat value too large.
         if not 0 < 2 * self.heartbeat_ns <= self.expires_ns:
             raise ValueError(
                 "a heartbeat is more than 0 and at most half of expires, "

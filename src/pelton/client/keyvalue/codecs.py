@@ -19,6 +19,7 @@ from ..base.arguments import unawaited
 V = TypeVar("V")
 
 _WILDCARDS = ("*", ">")
+# ADR-54: a key cannot begin with a dot, so this stands for the slash at the beginning.
 _ROOT = "_root_"
 
 
@@ -118,6 +119,7 @@ class Base64Keys:
 
     def encode_filter(self, pattern: str) -> str:
         """Encode every token but the wildcards."""
+        # Token by token, so that a filter of keys stays a filter of subjects.
         tokens = pattern.split(".")
         return ".".join(token if token in _WILDCARDS else _base64(token) for token in tokens)
 
@@ -222,6 +224,7 @@ class TypedValues(Generic[V]):
     def encode_value(self, value: V) -> bytes:
         """The bytes; msgspec.ValidationError or TypeError when they would not be read as this type."""
         data: bytes = self._encode(value)
+        # Encoding checks no types: what cannot be read again must not get into the bucket.
         self._decode(data)
         return data
 

@@ -102,6 +102,7 @@ class KeyValueConfig:
     def stream_config(self) -> StreamConfig:
         """The configuration of the bucket's stream, as the official clients make it."""
         ttl, marker_ttl = to_nanoseconds(self.ttl), to_nanoseconds(self.limit_marker_ttl)
+        # A server refuses a window longer than max_age (ADR-8).
         window = wire.DUPLICATE_WINDOW_NS
         mirror = None if self.mirror is None else _origin(self.mirror)
         return StreamConfig(
@@ -114,6 +115,7 @@ class KeyValueConfig:
             max_age=ttl,
             max_msgs_per_subject=self.history,
             max_msg_size=self.max_value_size or NO_LIMIT,
+            # A full bucket refuses values; it must not lose keys.
             discard="new",
             storage=self.storage,
             num_replicas=self.replicas,
@@ -126,6 +128,7 @@ class KeyValueConfig:
             allow_direct=True,
             # a mirror with other subjects would answer gets of its origin with "not found"
             mirror_direct=mirror is not None and not mirror.subject_transforms,
+            # No single revision can be taken out; a purge of a key needs the rollup.
             deny_delete=True,
             allow_rollup_hdrs=True,
             allow_msg_ttl=marker_ttl > 0,
@@ -138,8 +141,10 @@ class KeyValueConfig:
         """A source whose keys become keys of this bucket."""
         source = _origin(given)
         bucket = source.name.removeprefix(wire.STREAM_PREFIX)
+        # The bucket of that name in another domain or account has the same subjects.
         if source.subject_transforms or (source.external is not None and bucket == self.bucket):
             return source
+        # Subjects contain the name of their bucket: without a transform they are no keys of this one.
         here, there = f"{wire.prefix_of(self.bucket)}>", f"{wire.prefix_of(bucket)}>"
         return replace(source, subject_transforms=[SubjectTransform(src=there, dest=here)])
 
@@ -222,9 +227,11 @@ def prefixes(config: StreamConfig, api_prefix: str, own_prefix: str) -> tuple[st
     """
     mirror = config.mirror
     stored = origin = wire.prefix_of(config.name.removeprefix(wire.STREAM_PREFIX))
+    # Behind a domain or an import, the subjects of keys are reached through the prefix of the API.
     through = "" if api_prefix == own_prefix else f"{api_prefix}."
     if mirror is not None:
         origin = wire.prefix_of(mirror.name.removeprefix(wire.STREAM_PREFIX))
+        # A mirror stores subjects as they are in the origin, unless it transforms them to its own.
         if all(each.dest != f"{stored}>" for each in mirror.subject_transforms):
             stored = origin
         if mirror.external is not None and mirror.external.api:

@@ -90,6 +90,7 @@ class KvEntry(Generic[V]):
         self._codec = codec
         if headers:
             size = headers.get(SIZE)
+            # A message with a payload may have been published with such a header.
             if size and size[0].isdigit() and not data:
                 self.size = int(size[0])
 
@@ -113,6 +114,7 @@ class KvEntry(Generic[V]):
     def created_ns(self) -> int:
         """When it was stored, in nanoseconds since 1970."""
         if isinstance(self._stored_at, str):
+            # Only now: most programs that get a key do not look at its time.
             self._stored_at = parse_instant(self._stored_at)
         return self._stored_at
 
@@ -252,6 +254,7 @@ class Keyspace(Generic[V]):
                     "and > for the rest"
                 )
             found.append(self._stored + pattern)
+        # Without filters that another one contains; of two equal ones the first stays.
         found = [
             each
             for n, each in enumerate(found)
@@ -304,4 +307,5 @@ class Keyspace(Generic[V]):
             seq = int(headers["Nats-Sequence"][-1])
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"not an answer to a direct get: {headers!r}") from error
+        # A revision belongs to one key, which may be another one than was asked for.
         return self.entry(stored, seq, at, answer.data, headers) if stored == subject else None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..base.message import HeadersLike
 
 STREAM_PREFIX = "OBJ_"
+# The default of ADR-20, for all clients.
 CHUNK_BYTES = 128 * 1024
 DIGEST_PREFIX = "SHA-256="
 NAME_BYTES_MAX = 2048
@@ -75,6 +76,7 @@ def meta_subject(bucket: str, name: str) -> str:
         raise ValueError(
             f"an object's name has 1 to {NAME_BYTES_MAX} bytes of UTF-8, this one has {len(raw)}"
         )
+    # With padding, as other clients have it: an object is found by this subject alone.
     return f"$O.{bucket}.M.{base64.urlsafe_b64encode(raw).decode()}"
 
 
@@ -144,7 +146,9 @@ class ObjectStoreConfig:
             num_replicas=self.replicas,
             placement=self.placement,
             compression="s2" if self.compression else "none",
+            # To discard old messages would take chunks out of objects.
             discard="new",
+            # The properties of an object replace those before.
             allow_rollup_hdrs=True,
             allow_direct=True,
             metadata={**_servers_own(config.metadata), **self.metadata},
@@ -171,6 +175,7 @@ class ObjectStoreFields(TypedDict, total=False):
 
 
 def _servers_own(metadata: Mapping[str, str]) -> dict[str, str]:
+    # Kept in an update, because they are not the user's to change.
     return {name: value for name, value in metadata.items() if name.startswith(SERVERS_OWN)}
 
 
@@ -367,6 +372,7 @@ def decode_meta(data: bytes, bucket: str, mtime_ns: int) -> ObjectInfo:
     link = options.link
     return ObjectInfo(
         name=meta.name,
+        # Fields may be missing or null: each client leaves out others.
         bucket=meta.bucket or bucket,
         nuid=meta.nuid or "",
         size=meta.size or 0,

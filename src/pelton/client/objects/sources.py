@@ -104,6 +104,7 @@ class FileSource:
         parts: list[bytes] = []
         left = self._size
         while left:
+            # A raw file or a pipe may return less than is asked for, before its end.
             part = self._file.read(left)
             if part is None:
                 raise BlockingIOError("the file to store is in non-blocking mode and has no bytes")
@@ -193,14 +194,18 @@ def make_source(content: Any, size: int) -> Source:
     if callable(read):
         if isinstance(content, io.TextIOBase):
             raise TypeError("the file to store is open as text: open it in binary mode")
+        # An empty read is the end, as in asyncio.StreamReader.
         if inspect.iscoroutinefunction(read):
             most = max(size, READ_BYTES)
             return PieceSource(lambda: read(most), size, awaited=True, ends_empty=True)
         return FileSource(content, size)
     if isinstance(content, AsyncIterable):
+        # With a default: a StopAsyncIteration out of the user's own code must not end the put as if it
+        # were complete.
         later = aiter(content)
         return PieceSource(lambda: anext(later, _END), size, awaited=True)
     try:
+        # Anything with a buffer, such as an array, counts as its bytes.
         return MemorySource(memoryview(content).cast("B"), size)
     except TypeError:
         if not isinstance(content, Iterable):
@@ -216,6 +221,7 @@ def size_left(file: Any) -> int | None:
         if not stat.S_ISREG(found.st_mode):
             return None
         return max(0, found.st_size - int(file.tell()))
+    # BytesIO and wrappers have no descriptor. They are read in a thread, and may block there as well.
     except (OSError, AttributeError, ValueError, TypeError):
         return None
 
@@ -236,6 +242,7 @@ class PathTarget:
         """``unique`` makes the name of the temporary file beside it."""
         self.path = os.fspath(path)
         folder, name = os.path.split(self.path)
+        # In the same folder, because os.replace cannot cross file systems. Cut: names have 255 bytes at most.
         self._temporary = os.path.join(folder, f".{name[:64]}.{unique}.part")
         self._file: io.BufferedWriter | None = None
 
@@ -249,6 +256,7 @@ class PathTarget:
     def keep(self) -> None:
         """The object is complete: give the file its name."""
         assert self._file is not None
+        # The last bytes are written here, and Windows does not rename an open file.
         self._file.close()
         os.replace(self._temporary, self.path)
         self._file = None

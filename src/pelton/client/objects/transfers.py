@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 UPLOAD_BYTES = 2 * 2**20
 """Bytes of chunks without an ack, at most; two chunks are always allowed."""
+# Also a number: chunks may be small, and each needs an entry and an ack.
 UPLOAD_CHUNKS = 256
 DOWNLOAD_BYTES = 4 * 2**20
 """Bytes of chunks that are asked for at once; at least two chunks are."""
@@ -107,6 +108,7 @@ class Transfer(Mailbox):
     def close(self) -> None:
         """Receive no more answers."""
         self.client._watchers.discard(self)
+        # ``begin`` may have failed before it subscribed.
         if hasattr(self, "_interest"):
             self.client._release(self._interest)
 
@@ -151,11 +153,14 @@ class UploadState(Transfer):
         try:
             ack = decode_pub_ack(message.data)
         except PeltonError as error:
+            # The first copy of the chunk is still being stored: the stream is asked soon whether it has it.
             in_process = isinstance(error, ApiError) and error.err_code == IN_PROCESS
             self._refuse(number, error, again=in_process)
             return
+        # Acks may come in another order than chunks; they count as far as there is no gap.
         self._acks[number] = ack.seq
         while (seq := self._acks.pop(self.acked + 1, None)) is not None:
+            # A lost chunk was stored again, behind those that follow it.
             if seq <= self._recent[-1][1]:
                 self._disorder = True
                 self._broken = ObjectDamagedError(
@@ -177,6 +182,7 @@ class UploadState(Transfer):
             self._broken = error
         else:
             self._rejected.add(number)
+            # The first one: later refusals are often a consequence of it.
             self._failure = self._failure or error
         self._stir()
 
@@ -203,6 +209,7 @@ class UploadState(Transfer):
 
     def _has_room(self) -> bool:
         waiting = len(self._unanswered)
+        # Two at least, however large: with one, the line would be idle until each ack.
         return waiting < 2 or (self._held < UPLOAD_BYTES and waiting < UPLOAD_CHUNKS)
 
     def _add(self, chunk: Chunk) -> None:
@@ -226,6 +233,7 @@ class UploadState(Transfer):
                 headers = encode_headers({MSG_ID: [f"{self._nuid}.{number}{suffix}"]})
                 self.client._connection.publish_chunk(self._subject, chunk, reply, headers)
         except ConnectionLostError as error:
+            # Chunks that were not sent stay without an answer: they go out once the stream was asked.
             self._broken = error
 
     def _number_of(self, headers: Headers) -> int:
@@ -260,6 +268,7 @@ class DownloadState(Transfer):
 
     def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
+        # Late answers of the request before would deliver chunks twice.
         if message.subject == self._reply:
             self._queue.append(message)
             self._queued += len(message.data)
@@ -287,6 +296,7 @@ class DownloadState(Transfer):
 
     def _begin_round(self) -> None:
         """Take nothing more of the last request."""
+        # One for each round, below one subscription: it tells late answers apart without a round trip.
         self._reply = f"{self._inbox}.{self.client._tokens.next()}"
         self._left = 0
         self._queue.clear()
@@ -295,8 +305,10 @@ class DownloadState(Transfer):
     def _request(self) -> None:
         """Queue a request for the next chunks; ConnectionLostError, OutputFullError."""
         self._begin_round()
+        # The number in the properties may be wrong or missing: the size decides when all is here.
         left = max(1, self._info.chunks - self._chunks)
         count = min(self._window, left)
+        # A single chunk needs no batch, whose end is one more message (ADR-31).
         request = MsgGetRequest(
             seq=self._next_seq, next_by_subj=self._subject, batch=count if left > 1 else 0
         )

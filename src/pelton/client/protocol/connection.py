@@ -61,7 +61,9 @@ if TYPE_CHECKING:
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
+# Bounded: a program that publishes to ever new subjects must not fill the memory with them.
 SUBJECTS_KNOWN_MAX = 4096
+# INFO lists the URLs of a whole cluster, so it may be much longer than other lines.
 INFO_LINE_MAX = 1024 * 1024
 SIZES = 24
 """Bytes for the two sizes of a message in a line, and the blanks before them."""
@@ -141,6 +143,7 @@ class Connection:
             raise RuntimeError(f"a connection is already there: {self.state.value}")
         self._server = server
         self._tls = tls
+        # A new one, because the last connection may have ended in the middle of a message.
         self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
         if self.lines is not None:
             self.lines.restart()
@@ -160,6 +163,7 @@ class Connection:
         """
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
+        # Before the bytes are parsed: ``Abandoned`` must precede messages that nobody would take.
         if self._abandoned:
             self.settle_abandoned()
         self.bytes_received += len(data)
@@ -173,7 +177,9 @@ class Connection:
             else:
                 operations = self._parser.feed(data)
         except wire.WireError as error:
+            # What came before the fault is sound, and may contain the -ERR that explains it.
             operations, broken = error.events, error
+        # Local names, because the loop below runs for every message.
         interests, events, message_type = self.interests, self._events, self._message_type
         message_kind = wire.OP_MSG
         operation: Any
@@ -186,13 +192,16 @@ class Connection:
                 self.messages_received += 1
                 interest.delivered += 1
                 events.append(message_type(subject, reply, headers, payload, interest))
+                # The server counts as well and has ended the subscription: it needs no UNSUB.
                 if interest.delivered == interest.max_msgs:
                     self.forget(interest)
                     events.append(Ended(interest))
             else:
                 if not self._control(operation):
+                    # After a fatal -ERR the rest of the bytes belongs to a connection that is over.
                     return
         if broken is not None:
+            # Wrong bytes at the very beginning: most likely the port of another protocol, such as HTTP.
             strange = self.state is State.AWAITING_INFO
             what = "this is no NATS server" if strange else "the server broke the protocol"
             self._disconnect(ProtocolError(f"{what}: {broken}"))
@@ -203,6 +212,8 @@ class Connection:
             return
         reason = f": {error}" if error else ""
         tls = self.options.tls
+        # With TLS 1.3 the client's handshake is done before the server misses a certificate,
+        # so the refusal looks like a plain end of the connection.
         if (
             self.state is State.AWAITING_PONG
             and self.info.tls_verify
@@ -259,13 +270,16 @@ class Connection:
         InvalidSubjectError, PayloadTooLargeError, OutputFullError, ConnectionClosedError.
         """
         try:
+            # Each subject is checked once: looking it up in a set is cheaper than matching the pattern again.
             if subject not in self._subjects_known:
                 self._learn_subject(subject, reply)
             if reply and not sound_reply:
                 if BLANK.search(reply):
                     raise InvalidSubjectError(f"bad reply subject {reply!r}")
+                # UTF-8 takes at most 4 bytes per character: only long texts have to be encoded for measuring.
                 if 4 * len(reply) > self._short:
                     self._check_line(f"{subject} {reply}", SIZES)
+            # The server would end the whole connection for it (Maximum Payload Violation).
             if len(payload) + len(headers) > self.info.max_payload:
                 raise PayloadTooLargeError(
                     f"{len(headers)} header and {len(payload)} payload bytes, "
@@ -273,6 +287,7 @@ class Connection:
                 )
             data = wire.pub(subject, reply, headers, payload)
         except (TypeError, UnicodeEncodeError):
+            # Kinds of arguments are checked only after a failure, so a good publish does not pay for it.
             check_publish(subject, payload, reply, headers)
             raise
         self.messages_sent += 1
@@ -303,6 +318,7 @@ class Connection:
         The client made subject and reply. Without a connection it keeps nothing and raises ConnectionLostError.
         Raises PayloadTooLargeError.
         """
+        # Not kept for the next connection: the upload first asks the stream which chunks it has.
         if self.state is not State.CONNECTED:
             self._check_open()
             raise ConnectionLostError(f"not connected: {self.state.value}")
@@ -339,6 +355,8 @@ class Connection:
         self._check_open()
         if self._abandoned:
             self.settle_abandoned()
+        # Never used twice, not even on another connection: late messages of an ended subscription
+        # must not find a new one.
         self._sid += 1
         interest = Interest(self._sid, subject, queue, owner)
         self.interests[interest.sid] = interest
@@ -350,6 +368,7 @@ class Connection:
         """Unsubscribe at once, or after max_msgs messages in all (``Ended`` follows then)."""
         if self.interests.get(interest.sid) is not interest:
             return
+        # The server counts from SUB on, not from UNSUB on, so ``max_msgs`` includes earlier messages.
         if max_msgs > interest.delivered:
             interest.max_msgs = max_msgs
             line = b"UNSUB %d %d\r\n" % (interest.sid, max_msgs)
@@ -366,6 +385,7 @@ class Connection:
 
         The caller then sends a ping, waits for the pong and calls ``forget``.
         """
+        # Not replayed after a reconnect: messages that were on their way are lost with the connection.
         interest.draining = True
         if self.state is State.CONNECTED:
             self._send(b"UNSUB %d\r\n" % interest.sid)
@@ -387,6 +407,7 @@ class Connection:
             self._abandon(subject)
 
     def _abandon(self, each: int | str) -> None:
+        # A finalizer may run here at any moment and in any thread: appending to a deque is atomic.
         self._abandoned.append(each)
         if self.on_abandoned is not None:
             self.on_abandoned()
@@ -398,6 +419,7 @@ class Connection:
             if isinstance(each, int):
                 if (interest := self.interests.get(each)) is not None:
                     self._events.append(Abandoned(interest))
+            # Otherwise left out: a server removes inactive consumers by itself.
             elif self.state is State.CONNECTED:
                 self.publish(each, b"")
 
@@ -450,6 +472,7 @@ class Connection:
         if 4 * len(subject) > self._short:
             self._check_line(f"{subject} {reply}", SIZES)
             return  # with a longer reply it may not fit
+        # All at once: dropping the oldest would need an order of use.
         if len(self._subjects_known) >= SUBJECTS_KNOWN_MAX:
             self._subjects_known.clear()
         self._subjects_known.add(subject)
@@ -467,6 +490,7 @@ class Connection:
             )
 
     def _keep(self, data: bytes, size: int) -> None:
+        # Without a bound, a publisher would fill the memory while no server is there.
         self._check_open()
         if self._kept_bytes + len(data) > self.options.pending_bytes_max:
             raise OutputFullError(f"{self._kept_bytes} bytes already wait for a connection")
@@ -479,6 +503,7 @@ class Connection:
 
     @staticmethod
     def _sub_line(interest: Interest) -> bytes:
+        # Subjects are bytes for a server: those that are not UTF-8 stay what they are as surrogates.
         queue = f" {interest.queue}" if interest.queue else ""
         return f"SUB {interest.subject}{queue} {interest.sid}\r\n".encode(
             "utf-8", "surrogateescape"
@@ -503,6 +528,7 @@ class Connection:
         except ProtocolError as error:
             self._disconnect(error)
             return
+        # A server in lame duck mode may send INFO again; the event comes once.
         ducked, self.info = self.info.ldm, info
         if self.state is not State.AWAITING_INFO:
             self._events.append(InfoChanged(info))
@@ -511,12 +537,14 @@ class Connection:
             return
         assert self._server is not None
         wanted = self._server.tls or self.options.tls is not None
+        # A WebSocket has its TLS below the frames, whatever INFO asks for.
         if self._tls or self._server.websocket or not (wanted or info.tls_required):
             self._introduce()
         elif info.tls_required or info.tls_available:
             self.state = State.AWAITING_TLS
             self._events.append(TlsRequired(self._server))
         else:
+            # Never go on in plain text: somebody in between could have removed the offer from INFO.
             self._disconnect(ConnectError(f"TLS is wanted, but {self._server} does not offer it"))
 
     def _introduce(self) -> None:
@@ -528,17 +556,20 @@ class Connection:
             clear = isinstance(error, ValueError | TypeError)  # also CredentialsError
             words = str(error) if clear else f"{type(error).__name__}: {error}"
             failure = AuthenticationError(f"{who} failed: {words}")
+            # Not a refusal by the server, which would be given up after two of them.
             failure.by_server = False
             failure.__cause__ = error
             self._disconnect(failure)
             return
         self._send(line)
+        # CONNECT has no answer of its own. The PONG shows that the server took it; otherwise -ERR comes first.
         self._send(PING)
         self.state = State.AWAITING_PONG
 
     def _on_pong(self) -> None:
         if self.state is State.AWAITING_PONG:
             self._start()
+        # Pongs have no id: they come in the order of the pings.
         elif self._pings:
             waiter = self._pings.popleft()
             if waiter is not None:
@@ -547,6 +578,7 @@ class Connection:
     def _start(self) -> None:
         self.state = State.CONNECTED
         for interest in list(self.interests.values()):
+            # Subscriptions go out before kept messages: answers to these must find their subscribers.
             if interest.draining:
                 continue
             self._send(self._sub_line(interest))
@@ -571,6 +603,7 @@ class Connection:
         if isinstance(error, ServerError) and not is_fatal(text):
             self._events.append(ServerComplaint(error))
         elif isinstance(error, AuthenticationError):
+            # A nonce in INFO means that the server takes signatures: a missing one is the likely cause.
             hint = ""
             options = self.options
             signs = options.authenticator or options.creds or options.nkey or options.jwt
@@ -586,6 +619,7 @@ class Connection:
 
     def _disconnect(self, error: PeltonError | None) -> None:
         self.state = State.DISCONNECTED
+        # Not sent over the next connection: the server may have got it, and would get it twice.
         self._out.clear()
         self.bytes_waiting = 0
         waiters, self._pings = list(self._pings), deque()

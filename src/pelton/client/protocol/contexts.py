@@ -53,6 +53,7 @@ def options_of(text: bytes | str, name: str, home: str) -> dict[str, Any]:
     for field, instead in _OUTSIDE.items():
         if fields.get(field):
             raise ContextError(f"the context {name!r} has {field}: {instead}")
+    # Fields that are not known here pass: newer versions of the command write more.
     wrong = [
         field
         for field, value in fields.items()
@@ -103,6 +104,7 @@ def _credentials(fields: dict[str, Any], name: str, home: str) -> dict[str, str]
     if creds := fields.get("creds"):
         if "\n" in creds:  # it was in the context
             return {"creds": creds}
+        # For example op://, which the nats command resolves with the 1Password program.
         if "://" in creds:
             raise ContextError(
                 f"the context {name!r} has creds in {creds.partition(':')[0]}://: name a file"
@@ -150,6 +152,7 @@ def context_names() -> list[str]:
 def read_context(name: str = "") -> dict[str, Any]:
     """The options of a context, "" for the selected one; ContextError when it can't be read."""
     name = name or selected_context()
+    # A name must not lead out of the folder of contexts.
     if not _FORBIDDEN.isdisjoint(name):
         raise ContextError(f"{name!r} is not the name of a context")
     path = folder_of_contexts() / "context" / f"{name}.json"

@@ -122,6 +122,7 @@ class Lines:
                 continue
             end = data.find(b"\n", at)
             if end < 0:
+                # Bounded: a peer that does not speak NATS may never send a line end.
                 self._held = (self._held + data[at:])[:LINE_MAX]
                 break
             line = (self._held + data[at:end]).rstrip(b"\r")

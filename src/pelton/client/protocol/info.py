@@ -46,6 +46,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
     headers: bool = False
+    # The server's own default, for messages that are published before the first INFO.
     max_payload: int = 1_048_576
     jetstream: bool = False
     auth_required: bool = False
@@ -64,6 +65,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
         """Whether the server has at least this version; suffixes such as ``-dev`` do not count."""
+        # The pattern takes few digits: int() of a very long number raises an error.
         numbers = [int(digits or 0) for digits in _NUMBER.findall(self.version.split("-")[0])]
         return tuple(numbers) >= (major, minor, patch)
 
@@ -85,6 +87,8 @@ def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) 
 
     Raises CredentialsError, or the error of the user's functions.
     """
+    # protocol 1 asks for INFO also after the login: other servers, lame duck mode. A 503 is a header,
+    # so a server refuses no_responders to a client without headers.
     fields: dict[str, object] = {
         "verbose": options.verbose,
         "pedantic": options.pedantic,
@@ -103,6 +107,7 @@ def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) 
     elif server.user or options.user:
         fields["user"] = server.user or text_of(options.user)
         fields["pass"] = server.password if server.user else text_of(options.password)
+    # Read and signed at every connect: files may be renewed, and each nonce is new.
     if options.creds or options.nkey or options.jwt:
         fields.update(signed_fields(options, info.nonce))
     if options.authenticator is not None:
@@ -153,6 +158,7 @@ def signed_fields(options: Options, nonce: str) -> dict[str, str]:
 
 def _with_jwt(found: Credentials, nonce: str) -> dict[str, str]:
     fields = {"jwt": found.jwt}
+    # A server that sends no nonce checks no signature.
     if nonce:
         fields["sig"] = sign_nonce(found.seed, nonce)
     return fields
@@ -160,6 +166,7 @@ def _with_jwt(found: Credentials, nonce: str) -> dict[str, str]:
 
 def _seed(text: str) -> str:
     """A seed: the text itself, or the contents of the file that it names."""
+    # Base32 of prefix, 32 bytes and checksum. A file may have such a name, too: then it is read below.
     if text.startswith("SU") and len(text) == 58:
         with contextlib.suppress(NkeyError):
             return read_seed(text)
@@ -179,6 +186,7 @@ def _read(path: str) -> str:
         raise CredentialsError(f"cannot read {path}: {reason}") from None
 
 
+# nats-server keeps the connection after these.
 _ERRORS_NOT_FATAL = (
     "permissions violation",
     "invalid subject",

@@ -104,6 +104,7 @@ class Options:
     tls: TlsOptions | None = None
     connect_timeout: float = 5.0
     timeout: float = 5.0
+    # As in nats.go: a server that is silently gone is noticed after three intervals at the latest.
     ping_interval: float = 120.0
     pings_outstanding_max: int = 2
     reconnect: bool = True
@@ -116,6 +117,7 @@ class Options:
     shuffle_servers: bool = False
     choose_server: Callable[[Sequence[Server]], Server | None] | None = None
     learn_servers: bool = True
+    # As in nats.go.
     pending_bytes_max: int = 8 * 1024 * 1024
     control_line_max: int = 4096
     inbox_prefix: str = "_INBOX"
@@ -139,9 +141,11 @@ class Options:
         for what in _DURATIONS:
             object.__setattr__(self, what, to_seconds(getattr(self, what)))
         if isinstance(self.websocket_headers, Mapping):
+            # A tuple can be hashed as the other fields can, and does not change with the caller's mapping.
             headers = tuple(self.websocket_headers.items())
             object.__setattr__(self, "websocket_headers", headers)
         if self.websocket_headers:
+            # Loaded only when needed: it imports the library ``websockets``.
             from .websocket import check_headers
 
             check_headers(dict(self.websocket_headers))
@@ -264,6 +268,8 @@ def make_options(
     if context is None:
         return options, None
     used = options.tls or TlsOptions()
+    # A context holds certificates and their checks; the host name and the order of the handshake
+    # are not part of it.
     if used != TlsOptions(hostname=used.hostname, first=used.first):
         raise ValueError("give an ssl.SSLContext, or file names and verify, not both")
     return replace(options, tls=used), context
@@ -316,6 +322,7 @@ def make_context(options: TlsOptions | None) -> ssl.SSLContext:
         )
         raise ConnectError(f"cannot use {used}: {reason or error}") from error
     if not options.verify:
+        # In this order: ssl refuses CERT_NONE while host names are checked.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -27,6 +27,7 @@ AUTHENTICATION_FAILURES_MAX = 2
 """Refused credentials in a row after which a server is not tried again."""
 SERVERS_MAX = 1000
 """The size of the pool above which it takes no more servers from INFO."""
+# An error names the last few reasons, not those of thousands of attempts.
 REASONS_MAX = 8
 
 logger = logging.getLogger("pelton.client.pool")  # as documented
@@ -65,6 +66,7 @@ class ServerPool:
 
     def replace(self, servers: Iterable[Server]) -> None:
         """Try these servers from now on; those that were known keep their failures."""
+        # Compared by address alone, because the new URLs may have other credentials.
         known = {(each.server.host, each.server.port): each for each in self._candidates}
         candidates = deque(_Candidate(server) for server in servers)
         for each in candidates:
@@ -120,6 +122,7 @@ class ServerPool:
         options = self._options
         if options.reconnect_delay is not None:
             return max(0.0, options.reconnect_delay(failures))
+        # At most 2 ** 30: the power of a long outage would overflow a float.
         longest = min(
             options.reconnect_wait_max, options.reconnect_wait * 2.0 ** min(failures - 1, 30)
         )
@@ -132,6 +135,7 @@ class ServerPool:
         self._connected_once = True
         self._reasons.clear()
         if self._current is not None:
+            # Losses stay: only a connection that lives long enough clears them (``lost``).
             self._current.failures = 0
             self._current.refusals = 0
 
@@ -144,6 +148,8 @@ class ServerPool:
         candidate = self._current
         if candidate is None:
             return
+        # A server may accept a login and end it at once, for example for an expired JWT. Without a wait,
+        # the client would log in again in a busy loop.
         soon = lived_s < self._options.reconnect_wait_max
         refused = isinstance(error, AuthenticationError) and error.by_server
         candidate.losses = candidate.losses + 1 if soon else 0
@@ -180,10 +186,13 @@ class ServerPool:
         candidate, limit = self._current, self._options.reconnect_attempts_max
         if candidate is None:
             return
+        # A refusal counts only if the server made it: a credentials file that is unreadable for a moment
+        # must not cost the client its server.
         candidate.failures += 1
         refused = isinstance(error, AuthenticationError) and error.by_server
         candidate.refusals = candidate.refusals + 1 if refused else 0
         reason, server = str(error) or type(error).__name__, str(candidate.server)
+        # Errors of the state machine name the server already.
         reason = reason if reason.startswith(f"{server} ") else f"{server}: {reason}"
         self._reasons = [*(old for old in self._reasons if old != reason), reason][-REASONS_MAX:]
         over = 0 <= limit < candidate.failures or candidate.refusals >= AUTHENTICATION_FAILURES_MAX
@@ -218,6 +227,7 @@ class ServerPool:
         if not self._options.learn_servers:
             return []
         known = {(candidate.server.host, candidate.server.port) for candidate in self._candidates}
+        # INFO has addresses without a scheme.
         like = self._current.server if self._current else Server("")
         found: deque[_Candidate] = deque()
         for url in connect_urls or ():
@@ -225,6 +235,7 @@ class ServerPool:
                 server = parse_server(url)
             except ValueError:  # an unusable address is no failure
                 continue
+            # A server, or somebody who poses as one, could name addresses without end.
             if (server.host, server.port) not in known and len(known) < SERVERS_MAX:
                 known.add((server.host, server.port))
                 found.append(

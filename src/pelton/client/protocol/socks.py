@@ -66,6 +66,7 @@ def parse_proxy(url: str) -> Proxy:
     if not parts.hostname:
         raise ValueError(f"no host in the proxy {masked(url)!r}")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    # RFC 1929 has one byte for each length.
     if max(len(user.encode()), len(password.encode())) > _LONGEST:
         raise ValueError(f"user and password of a proxy have at most {_LONGEST} bytes")
     return Proxy(parts.hostname, port, user, password)
@@ -79,6 +80,7 @@ def talk(proxy: Proxy, host: str, port: int) -> Talk:
         raise ConnectError(f"{proxy} is no SOCKS 5 proxy")
     if way == _PASSWORD and proxy.user:
         user, password = proxy.user.encode(), proxy.password.encode()
+        # 1 is the version of the login (RFC 1929); SOCKS itself has 5.
         login = bytes([1, len(user)]) + user + bytes([len(password)]) + password
         _, status = yield from _exchange(login, 2)
         if status:
@@ -91,6 +93,7 @@ def talk(proxy: Proxy, host: str, port: int) -> Talk:
     if head[1]:
         reason = _REASONS.get(head[1], f"reason {head[1]}")
         raise ConnectError(f"{proxy} does not connect to {host}:{port}: {reason}")
+    # The proxy's own address has no use here, but it precedes the first byte of the server.
     if head[3] == _NAME:
         (rest,) = yield from _exchange(b"", 1)
     else:
@@ -102,6 +105,7 @@ def _exchange(data: bytes, size: int) -> Generator[tuple[bytes, int], bytes, byt
     """Send bytes, and read as many as the proxy has to answer."""
     answer = b""
     while len(answer) < size:
+        # Never more than the answer: the next bytes are the server's INFO, which others read.
         piece = yield data, size - len(answer)
         if not piece:
             raise ConnectError("the SOCKS proxy closed the connection")
@@ -113,6 +117,7 @@ def _address(host: str) -> bytes:
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
+        # The proxy looks the name up, so it need not be known on this side.
         name = host.encode("idna") if not host.isascii() else host.encode()
         if not 0 < len(name) <= _LONGEST:
             raise ConnectError(f"the proxy can't take the host name {host!r}") from None

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from ..base.addresses import Server
     from .options import Options
 
+# As large as a payload may be: a server may send all of it in one WebSocket message.
 MESSAGE_BYTES_MAX = 1 << 30
 FRAME_BYTES = 64 * 1024
 """The most bytes of the protocol in one frame."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Another value of these would break the handshake.
 _OWN_HEADERS = {"host", "upgrade", "connection"}
 
 
@@ -90,15 +92,18 @@ class WebSocket:
         if not self.open:
             self._head += data
             _check_status(self._head)
+        # A copy, because the transport receives the next bytes into the same memory.
         protocol.receive_data(bytes(data))
         found: list[bytes] = []
         for event in protocol.events_received():
             if isinstance(event, Response):
                 self.open = protocol.state is not State.CONNECTING
             elif isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+                # Fragments need not be joined: the NATS parser takes bytes in any portions.
                 found.append(bytes(event.data))
         if (failure := protocol.handshake_exc) is not None:
             raise ConnectError(_refused(failure)) from failure
+        # Pongs and the answer to a close frame, which the library has made meanwhile.
         self._out += protocol.data_to_send()
         if (fault := protocol.parser_exc) is not None:
             self.closed = f"bad WebSocket frame: {fault}".replace("\n", " ")

@@ -88,6 +88,7 @@ class Question(Mailbox):
 
     def _on_lost(self, error: PeltonError) -> None:
         """The connection broke after the request was sent, or the client was closed."""
+        # ConnectionLostError is a ConnectionClosedError as well, and needs the subject in its text.
         if not isinstance(error, ConnectionLostError) and isinstance(error, ConnectionClosedError):
             self.error = error
         else:
@@ -96,6 +97,8 @@ class Question(Mailbox):
 
     def _on_refused(self, complaint: PermissionsViolationError) -> None:
         """Fail when the server does not permit the request, or the subscription for the answer."""
+        # The server names the subject as it was given: for a shared inbox that is the pattern. Quotes keep
+        # a.b from being found in a.b.c.
         own = self._interest is not None
         inbox = self.inbox if own else f"{self.inbox.rpartition('.')[0]}.*"
         if f'"{self.subject}"' in complaint.text or f'"{inbox}"' in complaint.text:
@@ -115,6 +118,7 @@ class Answers:
     def _on_message(self, message: BaseMessage) -> None:
         """An answer arrived."""
         question = self._questions.get(message.subject)
+        # A repeated request may get two answers: the first one counts.
         if question is not None and question.answer is None:
             question.answer = message
             if question._waiting:
@@ -144,6 +148,7 @@ class Requests:
             owner = Answers(client, self.outstanding)
             owner._interest = client._connection.subscribe(f"{self._inbox}.*", owner=owner)
         question = Question(subject, f"{self._inbox}.{client._tokens.next()}")
+        # Published first: if that raises, no question is left behind.
         client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
         self.outstanding[question.inbox] = question
         return question
@@ -162,6 +167,7 @@ class Requests:
         owner = Answers(client, self.outstanding)
         owner._interest = client._connection.subscribe(question.inbox, owner=owner)
         try:
+            # Sent before the request: the answer itself then ends the subscription at the server.
             client._connection.unsubscribe(owner._interest, 1)
             client._connection.publish(subject, data, question.inbox, block, sound_reply=True)
         except BaseException:
@@ -173,6 +179,7 @@ class Requests:
 
     def forget(self, question: Question) -> None:
         """No caller waits for the answer any more."""
+        # A late answer finds no question and is dropped.
         self.outstanding.pop(question.inbox, None)
         if question._interest is not None and question.answer is None:
             self._client._release(question._interest)
@@ -229,6 +236,7 @@ class Gathered(Mailbox):
             assert self._error is not None
             raise self._error
         message = self._queue.popleft()
+        # A service may send a status of its own with a payload; the server's 503 is empty.
         if message.status == NO_RESPONDERS and not message.data:
             if not self._taken:
                 raise NoRespondersError(self.subject)
@@ -261,6 +269,7 @@ class Tokens:
     def next(self) -> str:
         """A token that was never returned before."""
         try:
+            # Atomic. Two threads that find the list empty draw twice, which does no harm.
             return self._drawn.pop()
         except IndexError:
             text = self.block().decode()
@@ -299,6 +308,7 @@ class Replies:
     def number_of(self, subject: str) -> int:
         """The number in a subject that ``subject`` made; 0 for any other subject."""
         number, _, code = subject.removeprefix(self.prefix).partition("-")
+        # isdigit is also true for digits of other scripts, which int() would accept.
         known = number.isascii() and number.isdigit() and code == self._code(number)
         return int(number) if known else 0
 

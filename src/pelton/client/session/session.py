@@ -51,6 +51,7 @@ OUTPUT_BYTES = 64 * 1024
 LEAVE_SHARE = 0.5
 """The share of the time of a forced reconnect in which the old server may take queued output."""
 KEY_BYTES = 32
+# The limits of nats-py.
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -133,8 +134,10 @@ class Session(ABC):
         """
         self._watchers: set[Mailbox] = set()
         """Mailboxes to tell when the connection breaks or the server does not permit something."""
+        # Weak, so that a dropped reader is collected: then its finalizer removes its consumers.
         self._own_consumers: weakref.WeakSet[Leaving] = weakref.WeakSet()
         """The consumers that readers made for themselves."""
+        # Weak as well: a client that the program has dropped must not stay for the sake of forks.
         _living.add(self)
         self._requests = Requests(self)
         self._pool = ServerPool(options, randomness.random)
@@ -361,11 +364,13 @@ class Session(ABC):
             self._report(event.error)
             if isinstance(event.error, PermissionsViolationError):
                 self._requests._on_refused(event.error)
+                # A copy, because a watcher that fails takes itself out of the set.
                 for each in list(self._watchers):
                     each._on_refused(event.error)
             return
         if isinstance(event, events.Connected):
             self._was_connected = True
+            # If this connection soon ends, the wait before the next attempt counts from here.
             self._tried_at = self._clock()
             self._note("reconnected" if event.again else "connected")
             self._arrivals._stir()
@@ -384,6 +389,7 @@ class Session(ABC):
 
     def _tell_lost(self, error: PeltonError, waiters: list[object]) -> None:
         """The connection broke: tell every waiting call and watcher."""
+        # A list of all of them first: those that are told may leave the sets, or make new requests.
         boxes = [waiter for waiter in waiters if isinstance(waiter, Mailbox)]
         for box in [*boxes, *self._requests.outstanding.values(), *self._watchers]:
             box._on_lost(error)
@@ -392,6 +398,7 @@ class Session(ABC):
         """End all subscriptions and calls. ``failure``: why, unless the owner closes."""
         if failure:
             logger.error("the client is closed: %s", failure)
+        # Before ``close``, which empties the table.
         owners = [interest.owner for interest in self._connection.interests.values()]
         self._connection.close(failure)
         waiters: list[object] = []
@@ -407,10 +414,13 @@ class Session(ABC):
 
     def _leave_to_parent(self, why: str) -> None:
         """This process was forked: close the client here, without a word to the server."""
+        # Closes the descriptor of this process only: the parent's connection goes on.
         self._release_socket()
+        # The parent still uses them.
         self._own_consumers.clear()
         if not self.closed:
             self._connection.close(why)
+        # Dropped: threads and tasks that could react to them exist in the parent alone.
         self._connection.events()
 
     @abstractmethod
@@ -422,6 +432,7 @@ class Session(ABC):
     def _keep_alive(self) -> bool:
         """Send a ping; when too many pings have no answer, the connection counts as lost: False."""
         if self._connection.pings_outstanding >= self.options.pings_outstanding_max:
+            # A half-open connection shows only here: after a power cut or a lost route no FIN ever comes.
             self._connection.receive_eof(TimeoutError("stale: the server does not answer pings"))
             self._process()
             return False

@@ -65,6 +65,8 @@ class Subscribed(Mailbox):
         if not self._queue:
             self._bytes = 0  # exact again, whatever threads have done to it
         if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
+            # To wait for the program would fill the socket, and the server would end the whole connection as
+            # that of a slow consumer. So the newest message is dropped.
             self._drop()
             return
         self._bytes += size
@@ -83,10 +85,12 @@ class Subscribed(Mailbox):
         """A handler is about to get a message that was in the queue."""
         self._bytes -= len(message.data) + len(message.raw_headers)
         if not self._queue:
+            # The handler has caught up: if messages are dropped again, that is reported again.
             self._reported = self.dropped
 
     def _drop(self) -> None:
         self.dropped += 1
+        # Once for many messages: an event for each would make a slow program slower.
         if self.dropped == self._reported + 1:
             error = SlowConsumerError(self.subject, 1)
             self.client._note("slow_consumer", error)
@@ -126,5 +130,6 @@ class Subscribed(Mailbox):
         check_number("max_msgs", max_msgs)
         connection = self.client._connection
         connection.unsubscribe(self._interest, max_msgs)
+        # With ``max_msgs`` it stays until the last message has come, and ``Ended`` follows.
         if self._interest.sid not in connection.interests:
             self._on_end()

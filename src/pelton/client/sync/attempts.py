@@ -20,6 +20,7 @@ def connect_first(client: Backend) -> None:
     """Connect to the first server that accepts; ConnectError with every server's reason."""
     error: Exception | None = None
     options = client.options
+    # As many attempts as servers were given: those that INFO names meanwhile do not prolong it.
     for _ in itertools.count() if options.retry_first_connect else options.servers:
         error = _try_next(client, math.inf)
         if error is None:
@@ -50,6 +51,7 @@ def _try_next(client: Backend, deadline: float) -> Exception | None:
     now = client._clock()
     wait = max(0.0, client._tried_at + wait - now)  # the time since then counts as waiting
     if deadline - now <= wait:
+        # Waits all the same, so that a caller that tries again in a loop does not spin.
         pool.postpone()
         client._pause(max(0.0, deadline - now))
         raise PeltonTimeoutError(f"no connection in time: {pool.error()}")
@@ -59,6 +61,7 @@ def _try_next(client: Backend, deadline: float) -> Exception | None:
     try:
         client._dial(server)
     except (PeltonError, OSError, ValueError) as error:  # ValueError: an invalid host name
+        # The attempt failed because somebody closed the client, which is no failure of the server.
         if client.closed:
             raise client._connection.closed_error() from error
         pool.failed(error)

@@ -89,6 +89,7 @@ class Backend(Shared):
                 connect_first(self)
             finally:
                 self._end_leading(outer)
+        # Last, so that a connect that fails leaves no thread behind.
         self._keeper.start()
 
     # -- opening and closing -----------------------------------------------------------------------
@@ -122,6 +123,7 @@ class Backend(Shared):
         """
         self._reopen(None)
         self._send_waiting()
+        # Taken out before ``_end``, which would close it.
         transport, self._transport = self._transport, None
         if transport is None:
             raise self.last_error or ConnectionLostError("the connection was closed")
@@ -140,6 +142,7 @@ class Backend(Shared):
             each.wake()
         for box in (self._ending, self._change, self._outflow):
             box._stir()
+        # Otherwise the thread that leads closes it, when it has left its wait.
         if self._leads_or_may():
             self._bell.close()
 
@@ -172,6 +175,7 @@ class Backend(Shared):
             self._shut()
             self._connection.receive_eof()
             self._connection.events()
+            # With a number it is the kernel's own (ETIMEDOUT), and has its own words.
             if isinstance(error, TimeoutError) and error.errno is None:
                 raise self._no_answer() from None
             raise
@@ -182,6 +186,7 @@ class Backend(Shared):
         transport = open_transport(
             server, self.options, self._guard, self._bell, lambda: self.closed, deadline
         )
+        # Another thread closed the client while this one had no transport yet that could be closed.
         if self.closed:
             transport.close()
             raise self._connection.closed_error()
@@ -222,6 +227,8 @@ class Backend(Shared):
 
     def _reopen(self, timeout: Duration | None) -> None:
         """``_ensure_open`` for callers that have the guard."""
+        # A broken connection shows only when it is read, and a publish would vanish in it. So one that has been
+        # silent for a while is looked at before it is used.
         if self._usable and (
             time.monotonic() - self._read_at < LOOK_AFTER_S or not self._is_over()
         ):
@@ -234,6 +241,7 @@ class Backend(Shared):
         seconds = self._timeout_of(timeout)
         deadline = time.monotonic() + seconds if unlimited else math.inf
         try:
+            # Several threads may notice the loss: one connects, the others follow it.
             while not self._usable:
                 self._check_open()
                 if self._leads_or_may():
@@ -245,6 +253,7 @@ class Backend(Shared):
 
     def _is_over(self) -> bool:
         """Look at a connection that was not read for a while: the server may be gone."""
+        # Another thread reads, and will notice the end itself.
         if self._leader not in (None, KEEPER):
             return False
         self._read_at = time.monotonic()
@@ -284,6 +293,7 @@ class Backend(Shared):
         transport = self._transport
         if transport is None:
             return True
+        # The rest of an operation goes first; new output waits in the state machine until then.
         if not self._rest:
             data = self._connection.data_to_send()
             sent = transport.send(data) if data else 0
@@ -312,6 +322,7 @@ class Backend(Shared):
         if self._push():
             return True
         transport, connection = self._transport, self._connection
+        # What is queued by now. Other threads wait for what they add.
         goal = connection.bytes_sent + connection.bytes_waiting
 
         def gone() -> bool:
@@ -360,6 +371,7 @@ class Backend(Shared):
         data = transport.receive(
             due if self._usable and due < deadline else deadline, bool(self._rest), later=wrote
         )
+        # Lost or replaced while this thread waited without the guard.
         if self._transport is not transport:
             return True
         if data is None:
@@ -392,6 +404,7 @@ class Backend(Shared):
         if not self._usable or now - self._read_at >= LOOK_AFTER_S:
             self._reopen(None)
         self._connection.answer(reply, payload)
+        # The first ack after a pause goes at once; a program that acknowledges rarely sees no delay.
         if now >= self._gather_until or self._much_waits:
             self._gather_until = now + self._gather_s
             self._send_waiting()
@@ -507,6 +520,7 @@ class Backend(Shared):
         server was found in the time of the options, and ConnectionLostError when it is unknown whether the
         server received the message.
         """
+        # As ``@locked``, written out, without the call of a wrapper for each message.
         self._guard.take()
         try:
             now = time.monotonic()

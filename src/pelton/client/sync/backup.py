@@ -53,6 +53,7 @@ class Backup(Iterator[bytes]):
         client = jetstream.client
         self._jetstream = jetstream
         self._subject = client.new_inbox()
+        # Before the request: chunks may come ahead of its answer.
         self._subscription = client.subscribe(self._subject)
         request = wire.StreamSnapshotRequest(
             deliver_subject=self._subject,
@@ -93,10 +94,12 @@ class Backup(Iterator[bytes]):
             self.close()
             raise PeltonTimeoutError(f"no chunk of stream {self.stream} in {CHUNK_TIMEOUT_S} s")
         if message.data:
+            # The server sends on when chunks are acknowledged.
             if message.reply:
                 self._jetstream.client.publish(message.reply)
             return message.data
         self.close()
+        # 204 ends a backup (or no headers at all, from older servers); anything else is a failure.
         if message.raw_headers and message.status != 204:
             line = message.raw_headers.partition(b"\r\n")[0].decode("utf-8", "replace")
             raise BackupError(f"backup of stream {self.stream}: {line.removeprefix('NATS/1.0 ')}")
@@ -130,9 +133,11 @@ def restore(
         for at in range(0, len(chunk), CHUNK_BYTES):
             part = chunk[at : at + CHUNK_BYTES]
             answer = client.request(target, part, timeout=CHUNK_TIMEOUT_S)
+            # An answer with content before the end is an error of the server.
             if answer.data:
                 decode(answer.data, StreamInfoResponse)
                 raise ProtocolError(f"unexpected answer to a chunk: {answer.data[:200]!r}")
+    # An empty chunk ends the archive.
     answer = client.request(target, b"", timeout=END_TIMEOUT_S)
     info = decode(answer.data, StreamInfoResponse).info
     if info is None:

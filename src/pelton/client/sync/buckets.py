@@ -131,6 +131,7 @@ class KeyValues(Management):
         """What every bucket holds, and its configuration, by name; mirrors included."""
         from ..keyvalue.config import status_of
 
+        # Looked for by name, not by subject as object stores are: a mirror has no subjects.
         found: list[KeyValueStatus] = []
         for info in self.streams():
             if info.config.name.startswith(wire.STREAM_PREFIX):
@@ -214,6 +215,7 @@ class ObjectStores(Management):
 
         config = make_config(ObjectStoreConfig, bucket, fields, "bucket")
         store = self._store_of(config.bucket)
+        # Fields of the stream that other clients have set stay.
         info = store.status().stream_info
         store._js.update_stream(config.on(info.config))
         return store

@@ -61,6 +61,7 @@ PASSING = (
     PullError,
 )
 """Errors after which another consumer may deliver the rest."""
+# After so much silence the stream is asked whether anything follows.
 QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
 
@@ -170,6 +171,7 @@ class ColumnReader:
         while columns.full:
             self._ready.append(columns)
             columns = self._current = self._columns()
+            # The parser still has bytes that did not fit into the full columns.
             others += columns.feed(parser, sid, b"")
             self._received(columns, 0)
         return others
@@ -180,6 +182,7 @@ class ColumnReader:
             self._signs += 1
             self.rows_received += count
             self.client._connection.messages_received += count
+            # Messages of requests that were forgotten may come as well.
             self._outstanding = max(0, self._outstanding - count)
             self.last_seq = columns.last_seq
         if columns.statuses:
@@ -200,6 +203,7 @@ class ColumnReader:
         left = headers.get(PENDING_MESSAGES, [""])[0]
         self._outstanding = max(0, self._outstanding - int(left)) if left.isdigit() else 0
         if low.startswith("message size exceeds"):
+            # Twice without a message between: not the rest of a request was too small, but a whole one.
             self._oversize = self._rows_at_exceeded == self.rows_received
             self._rows_at_exceeded = self.rows_received
             return
@@ -224,6 +228,7 @@ class ColumnReader:
         """
         deadline = time.monotonic() + self.client._timeout_of(timeout)
         while not self._ready:
+            # The server has nothing more at this moment: waiting for a full batch could take for ever.
             if self._current.count and (
                 self._current.last_pending == 0 or self.last_seq >= self.stop_seq - 1
             ):
@@ -263,6 +268,7 @@ class ColumnReader:
             min(left, quiet),
         )
         if not came and left > quiet:
+            # Requests may be lost without a word, for example with the leader of the consumer.
             self._pull_anew()
         return True
 
@@ -276,6 +282,7 @@ class ColumnReader:
             room = self.stop_seq - 1 - self.last_seq - self._outstanding
             if room <= 0 and self._outstanding:
                 return
+            # A message that is larger than max_bytes is requested alone, without that limit.
             count = 1 if self._oversize else max(1, min(self._batch, room))
             body = pull_body(
                 count,
@@ -399,6 +406,8 @@ def _without_gap(
             if not _follows(js, stream, reader.last_seq + 1, reader.stop_seq, filters):
                 return
             info = js.consumer_info(stream, consumer)
+            # Done when nothing is pending and all that was delivered is here. At the second look in a row,
+            # whatever is missing was lost on its way.
             idle = 0 if info.num_pending else idle + 1
             if idle > 1 or (idle and info.delivered.consumer_seq == received):
                 return
@@ -410,6 +419,7 @@ def _without_gap(
             seq = reader.last_seq + 1
             raise _not_sent(seq)
         received += columns.count
+        # A message got lost: this batch is dropped, and another consumer begins after the one before.
         if columns.last_consumer_seq != received:
             return
         yield columns

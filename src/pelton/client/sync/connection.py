@@ -116,6 +116,7 @@ class Client(Backend):
         """
         sent = sent or Sent()
         self._ready(seconds)
+        # A quarter, so that within a short timeout the request is still sent again twice.
         deadline, pause = self._clock() + seconds, min(SILENCE_S, seconds / 4)
         question = self._requests.ask(subject, data, raw_headers)
         sent.times += 1
@@ -160,11 +161,14 @@ class Client(Backend):
                     return self._repeat(subject, data, seconds, raw_headers, again)
                 return self._request(subject, data, seconds, raw_headers)
             except NoRespondersError:
+                # A single server answers 503 when nobody listens. In a cluster, the stream or consumer may be
+                # between two leaders (ADR-22).
                 seconds = deadline - self._clock() - RETRY_S
                 if seconds <= 0 or not self.clustered:
                     raise
                 self._sleep(RETRY_S)
             except ConnectionLostError:
+                # Without a pause: the next request waits for a connection anyway.
                 seconds = deadline - self._clock()
                 if seconds <= 0 or again is None:
                     raise
@@ -196,6 +200,7 @@ class Client(Backend):
         self._ready(seconds)
         answers = Gathered(subject, self.new_inbox())
         self._attach(answers.inbox, answers)
+        # Before the request is sent: a refusal or a loss must not be missed.
         self._watchers.add(answers)
         deadline, taken = self._clock() + seconds, 0
         try:
@@ -204,6 +209,7 @@ class Client(Backend):
             while max_messages is None or taken < max_messages:
                 left = deadline - self._clock()
                 if not answers._has_news():
+                    # ``stall`` counts between two answers, not before the first one (ADR-47).
                     wait = min(left, pause) if taken else left
                     if wait <= 0 or not self._until(answers, answers._has_news, wait):
                         return
@@ -252,9 +258,11 @@ class Client(Backend):
             raise self._connection.closed_error()
         if self._connection.connected:
             with contextlib.suppress(PeltonTimeoutError, ConnectionLostError):
+                # A server that does not answer any more is left all the same.
                 self.flush(seconds * LEAVE_SHARE)
             self._connection.receive_eof(ConnectionLostError("asked to connect again"))
             self._process()
+            # After ``_process``, which has counted the end of the connection as a loss.
             self._pool.left()
         self._ready(seconds)
         at = self._connection
@@ -275,6 +283,8 @@ class Client(Backend):
         owners = [interest.owner for interest in self._connection.interests.values()]
         subscriptions = [each for each in owners if isinstance(each, Subscription)]
         try:
+            # All of them before one round trip: with a round trip for each, thousands would take seconds, and
+            # the last ones would go on receiving.
             for each in subscriptions:
                 self._connection.drain(each._interest)
             self.flush(seconds)
@@ -285,6 +295,7 @@ class Client(Backend):
         except PeltonTimeoutError:
             raise PeltonTimeoutError(f"not drained in {seconds} s") from None
         finally:
+            # Also when the time is over: a client that is half drained is of no use.
             self.close()
 
     @locked

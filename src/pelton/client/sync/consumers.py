@@ -67,6 +67,7 @@ def pull_once(
     The request is sent again while its consumer moves to another server.
     """
     client = inbox.client
+    # Where no background task connects again, this call does.
     if not client._stays_open:
         client._ready(seconds)
     inbox.error = None  # what broke before this call is no concern of it
@@ -94,6 +95,7 @@ def pull_once(
             if fetch.error is None or not fetch.may_begin_again(clustered=client.clustered):
                 break
             seconds = deadline - client._clock() - RETRY_S
+            # Messages that came before the change of leader are not held back.
             if fetch.messages or seconds <= 0:
                 break
             client._sleep(RETRY_S)
@@ -258,6 +260,7 @@ class Consumer:
             )
             if not (group or min_pending or min_ack_pending or priority):
                 self._asking = asking  # the same for every call
+        # Calls at the same time need one each: a status must find its request, and a message its caller.
         inbox = self._idle.pop() if self._idle else self._new_inbox()
         try:
             found = self._collect(inbox, asking, batch, seconds, max_bytes, no_wait)
@@ -273,6 +276,8 @@ class Consumer:
 
     def _new_inbox(self) -> Inbox:
         inbox = Inbox(self.client, self._subject, self.name)
+        # A number, and neither inbox nor consumer: what a finalizer refers to is never collected. At exit
+        # the connection ends anyway.
         abandon = self.client._connection.abandon
         weakref.finalize(self, abandon, inbox._interest.sid).atexit = False
         return inbox
@@ -299,6 +304,7 @@ class Consumer:
             try:
                 got = pull_once(inbox, asking, count, wait, max_bytes=max_bytes, no_wait=no_wait)
             except (ConnectionLostError, NoRespondersError, PullError) as error:
+                # The next call gets the error, if it is still true then.
                 if found:
                     return found
                 if not self._passes(error, asking, deadline):
@@ -481,6 +487,7 @@ class OrderedConsumer:
                 raise
         except BaseException:
             if found:
+                # The call was cancelled: nobody gets these messages, so the next one begins with them.
                 self._position.rewind(found[0].metadata.stream_seq)
             self._drop()
             raise
@@ -509,6 +516,7 @@ class OrderedConsumer:
                     raise
                 self.client._sleep(RETRY_S)
                 continue
+            # The rest after a gap is delivered again by the next consumer.
             for message in got:
                 if not self._position.take(message.metadata):
                     self._discard()

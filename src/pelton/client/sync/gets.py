@@ -64,12 +64,14 @@ def read_stored(
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
     columns = Columns(rows, max_bytes)
+    # Small at first, because the size of the messages is not known.
     window = WINDOW_MAX // 8
     while position < stop_seq:
         stop = min(stop_seq, position + window)
         found = False
         messages = list(_window(js, stream, range(position, stop), timeout))
         size = sum(len(message.data) + len(message.hdrs) for message in messages)
+        # Larger step by step, as long as the answers of one window fit into memory.
         window = max(1, min(2 * window, WINDOW_MAX, window * WINDOW_BYTES // (size + 1)))
         for message in messages:
             if filters and not any(matches(message.subject, each) for each in filters):
@@ -102,6 +104,7 @@ def sequence_at(js: JetStream, stream: str, ns: int, first: int, stop: int) -> i
         except MessageNotFoundError:
             stop = middle
             continue
+        # The next message may be far after ``middle``: nothing is stored between them.
         if found.seq >= stop or found.timestamp_ns >= ns:
             stop = middle
         else:
@@ -110,6 +113,7 @@ def sequence_at(js: JetStream, stream: str, ns: int, first: int, stop: int) -> i
 
 
 def _add(columns: Columns, message: StoredMsg) -> None:
+    # Columns read sequence and time from an ack subject, which a get does not have.
     acked = f"$JS.ACK.-.-.1.{message.seq}.{message.seq}.{message.time}.0"
     columns.append(message.subject, acked, message.hdrs, message.data)
 

@@ -191,6 +191,7 @@ class Group(Generic[C]):
     def _load(self) -> tuple[C, int]:
         """The configuration now, and its revision."""
         try:
+            # From the leader: a change by the revision of a replica that lags behind would be refused.
             bucket = self._js.key_value(self.bucket, direct=False)
         except BucketNotFoundError:
             raise GroupNotFoundError(self.stream, self.name) from None
@@ -257,6 +258,7 @@ class StaticGroup(Group[StaticGroupConfig]):
         """The members that a client consumes as, by name; GroupNotFoundError."""
         config = self.config()
         listed = self._js.consumers(self.stream)
+        # Durable consumers stay without clients; only a request that waits shows one.
         waiting = {each.name for each in listed if each.num_waiting}
         members = sorted(assignments(config))
         return [each for each in members if static_consumer(self.name, each) in waiting]
@@ -264,6 +266,7 @@ class StaticGroup(Group[StaticGroupConfig]):
     @locked
     def delete(self) -> None:
         """Delete the group and the consumers of its members; GroupNotFoundError. Members stop."""
+        # The document first: members that are still there would create their consumers again.
         self._remove()
         for member in assignments(self.cached_config):
             try:
@@ -340,6 +343,7 @@ class ElasticGroup(Group[ElasticGroupConfig]):
 
         def change(config: ElasticGroupConfig) -> None:
             config.members, config.mappings = [], list(mappings)
+            # A dataclass checks its fields only when it is made.
             config.__post_init__()
 
         self._update(change)
@@ -364,6 +368,7 @@ class ElasticGroup(Group[ElasticGroupConfig]):
 
     def _create(self, config: ElasticGroupConfig) -> None:
         """Store the document and create the group's stream."""
+        # Of two callers with different configurations, the document decides before there is a stream.
         super()._create(config)
         origin = self._js.stream_info(self.stream)
         self._js.create_stream(work_queue(origin, self.name, config))
@@ -377,6 +382,7 @@ class ElasticGroup(Group[ElasticGroupConfig]):
             try:
                 bucket.update(self.key, config.encode(), revision)
             except RevisionConflictError:
+                # Another client was faster: the change is made again to what is there now.
                 if attempt + 1 == ATTEMPTS:
                     raise
             else:

@@ -120,6 +120,7 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
                 raise NoRespondersError(subject, "no stream stores this subject") from None
             except WrongLastSequenceError:
                 first = None
+                # The second copy may be refused because the first one was stored, and changed the sequence.
                 if once is not None and sent.times > 1:
                     first = self._first_copy(subject, once)
                 if first is None:
@@ -141,6 +142,7 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
             stream = "".join(self.stream_names(subject)[:1])
         try:
             if once.last_seq is not None:
+                # If the first copy was stored, it is the very next message after the expected one.
                 found = self.get_message(stream, once.last_seq + 1)
             else:
                 after = (once.last_subject_seq or 0) + 1
@@ -311,6 +313,7 @@ class JetStream(KeyValues, ObjectStores, ConsumerGroups, StoredMessages, ColumnR
             raise ValueError(f"start_seq is at least 1, got {start_seq}")
         self.subjects.stream("INFO", stream)  # ValueError for a bad name
         if name_prefix:
+            # The same for the prefix, before anything is sent.
             self.subjects.consumer("INFO", stream, name_prefix)
         base = ConsumerConfig(
             opt_start_time=start_time,

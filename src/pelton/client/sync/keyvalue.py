@@ -51,6 +51,7 @@ W = TypeVar("W")
 
 CREATE_ATTEMPTS = 4
 """How often a create tries to replace a marker that other clients change meanwhile."""
+# As in nats.go.
 PURGE_OLDER_THAN_S = 1800
 _LOOK_AGAIN_S = 0.25
 _BATCH = "Nats-Batch-Id"
@@ -214,6 +215,8 @@ class KeyValue(Generic[V]):
         if ttl is not None:
             self._allow_ttl(ttl)
         revision = 0
+        # First as a new key, which is the usual case and takes one request. If there is a marker, it is
+        # replaced by its revision, so that of two creates one fails.
         for _ in range(CREATE_ATTEMPTS):
             try:
                 return self._publish(key, data, seconds, revision=revision, ttl=ttl)
@@ -344,6 +347,7 @@ class KeyValue(Generic[V]):
         A mirror is not asked, because its origin decides.
         """
         if self._info.config.mirror is None and not getattr(self._info.config, field):
+            # The bucket may have been changed since the handle was made.
             self._info = self._stream_info()
             if not getattr(self._info.config, field):
                 raise NotEnabledError(
@@ -538,6 +542,7 @@ class KeyValue(Generic[V]):
                 found = self._js.get_message(self.stream, last_by_subject=subject)
             except MessageNotFoundError:
                 continue
+            # The last message of the bucket belongs to a transaction of which the rest is just being stored.
             if subject == everything and _BATCH in found.headers and _COMMIT not in found.headers:
                 return math.inf
             if subject in subjects:
@@ -561,6 +566,7 @@ class KeyValue(Generic[V]):
             old = info.ts - entry.created_ns >= age_ns
             if not entry.deleted or not (old or entry.operation == wire.DELETE):
                 continue  # nothing is before a marker of a purge
+            # A purge removes what is before ``seq``: one more takes an old marker, too.
             removed += self._js.purge_stream(
                 self.stream,
                 filter_subject=self._keyspace.subject(entry.key),
@@ -592,6 +598,7 @@ class KeyValue(Generic[V]):
 
     def _is_same(self) -> bool:
         """Whether the bucket is the one that this handle last saw; from now on this one is."""
+        # Its time of creation is all that tells a bucket from another one of its name.
         before, self._info = self._info, self._js.stream_info(self.stream)
         return before.created == self._info.created
 

@@ -61,6 +61,7 @@ class Guard:
 
     def reset_in_child(self) -> None:
         """This process was forked: a thread that held the guard is not here."""
+        # The forking thread itself goes on in the child, and gives the guard back.
         if not self._lock._is_owned():
             self._lock._at_fork_reinit()
 
@@ -90,6 +91,7 @@ class Sleeper:
 
     def __init__(self) -> None:
         """Awake when ``wake`` comes before ``sleep``."""
+        # Taken means asleep: for one sleep, a plain lock is enough.
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -140,6 +142,7 @@ class Bell:
 
     def attend(self) -> None:
         """From now on ``wake`` is noticed."""
+        # Without the bell's lock: states change only with the guard of the client.
         self._state = ATTENDED
 
     def begin_wait(self) -> bool:
@@ -169,6 +172,7 @@ class Bell:
     def ring(self) -> None:
         """End the wait that is under way, or the next one; nothing once it is closed."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it rings already
+            # After ``close`` the number may belong to another file.
             if self._mouth >= 0:
                 self._pair[1].send(_ONE) if self._pair else os.write(self._mouth, _ONE)
 
@@ -181,6 +185,7 @@ class Bell:
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
         with self._lock:
+            # A set, because an eventfd is both ends.
             ends = {self._ear, self._mouth} - {-1}
             self._ear = self._mouth = -1
             for end in self._pair:
@@ -223,6 +228,7 @@ def _locked_items(method: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     @functools.wraps(method)
     def holding(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
         items = method(self, *args, **kwargs)
+        # The generator is made without the guard: nothing of it runs before the first item.
         guard = self.client._guard
         try:
             while True:

@@ -190,6 +190,7 @@ class Management:
     ) -> StreamInfo:
         """Create or update a stream; ``names``: those that users know for fields."""
         subject, body = self._stream(verb, config.name), encode_config(config)
+        # A server ignores fields that are newer than it is: without this check, nobody would notice.
         needs = needs_of(config) if strict else []
         self._check_known(needs, names)
         with words_told(config):
@@ -210,10 +211,12 @@ class Management:
         answer = self._read(subject, encode(request), StreamInfoResponse)
         info = present(answer.info)
         found = info.state.subjects
+        # Servers return at most 100,000 subjects at a time.
         while subjects_filter and len(found) < answer.total:
             request.offset = len(found)
             answer = self._read(subject, encode(request), StreamInfoResponse)
             page = present(answer.info).state.subjects
+            # Subjects may have gone since the first page; then the total is never reached.
             if not page:
                 break
             found.update(page)
@@ -314,6 +317,7 @@ class Management:
         check_number("keep", keep, optional=True)
         if seq is not None and keep is not None:
             raise ValueError("give seq or keep, not both")
+        # On the wire 0 is the same as no limit, and would purge everything.
         if keep == 0 or seq == 0:
             raise ValueError("seq and keep are at least 1; leave them out to purge all")
         request = wire.StreamPurgeRequest(filter=filter_subject or "", seq=seq or 0, keep=keep or 0)
@@ -399,6 +403,7 @@ class Management:
         """
         config = make_config(ConsumerConfig, name, fields, "name")
         subject = self._creation_subject(stream, config)
+        # For its checks only: the body has the config within a request.
         encode_config(config)
         needs = needs_of(config) if strict else []
         self._check_known(needs, NO_NAMES)
@@ -410,6 +415,7 @@ class Management:
         return info
 
     def _creation_subject(self, stream: str, config: ConsumerConfig) -> str:
+        # Name and filter are part of the subject, so that permissions can restrict what is created.
         name = config.name or config.durable_name
         if config.name:
             # a subject with wildcards cannot be published to; then only the body has it

@@ -50,6 +50,7 @@ class Message(BaseMessage):
         """Acknowledge: the message is processed. NotJetStreamMessageError when no consumer delivered it."""
         self._check_acknowledgeable()
         self.client._send_ack(self.reply, ACK)
+        # Afterwards, so that a call that failed can be repeated.
         self.acked = True
 
     @locked

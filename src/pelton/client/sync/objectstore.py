@@ -177,6 +177,7 @@ class ObjectStore:
         if not isinstance(target, str) and hasattr(target, "write"):
             if isinstance(target, io.TextIOBase):
                 raise TypeError("the file to write is open as text: open it in binary mode")
+            # A write to a pipe may block for ever: a cancelled call does not wait for it.
             finishes = size_left(target) is not None
             return self._write(name, target, progress, timeout, finishes=finishes)
         if not isinstance(target, str | bytes | os.PathLike):
@@ -582,6 +583,7 @@ class _Rename:
     def _remove_old(self) -> bool:
         """Whether the old name is gone; if another message has it, that is renamed next."""
         store, before = self._store, self._before
+        # True while the purge is on its way: after a cancel, the next attempt may find that it is done.
         doubt, self._doubt = self._doubt, True
         purged = self._purge(before.name, self._seq)
         self._doubt = False

@@ -73,6 +73,7 @@ END_OF_BATCH = 204
 NOT_FOUND = 404
 MISSING_MAX = 8
 """How often a chunk that is not there is asked for in a cluster, where a replica may be behind."""
+# The stream then removes the earlier properties of the object (ADR-20).
 ROLLUP = {"Nats-Rollup": "sub"}
 
 
@@ -213,6 +214,7 @@ class ObjectStream:
         """Remove the chunks of the object that was replaced; a failure harms nobody."""
         if before is None or before.deleted or before.link is not None or not before.nuid:
             return
+        # The put itself may have used up its time.
         deadline.renew()
         nuid = before.nuid
         try:
@@ -354,6 +356,7 @@ class Upload(UploadState):
         # An acknowledged chunk that is gone is not in memory any more, so it cannot be sent again.
         if stored < self.acked:
             raise self._damaged(stored)
+        # Chunks whose acks were lost are in the stream; they may have gaps.
         if stored > self.acked or self._disorder:
             self._sort()
         if self._broken is None:  # or it was lost again, and the next attempt asks again
@@ -364,6 +367,7 @@ class Upload(UploadState):
         """Take what follows in the stream, up to a gap; remove what is after one."""
         last, strays = self._walk(*self._recent[0 if self._disorder else -1])
         self._disorder = False
+        # They count as acknowledged now, so they are not sent again.
         while self.acked < last[0]:
             self._drop()
         self._recent.clear()
@@ -603,6 +607,7 @@ class Download(DownloadState):
             error, self._error = self._error, None
             if error is not None and not isinstance(error, ConnectionLostError):
                 raise error
+            # Also after a silence: the request may have been lost without a word.
             self._begin_round()
             if error is not None:
                 self._pause()
@@ -633,11 +638,13 @@ class Download(DownloadState):
         self._left = 0
         if status == END_OF_BATCH:
             return
+        # The stream allows no direct gets, or its server just restarts.
         if status == NO_RESPONDERS:
             self._plain = True
         elif status != NOT_FOUND:
             raise ProtocolError(f"a direct get was refused: {status} {message.description}")
         else:
+            # In a cluster, any replica may answer, also one that is behind.
             self._missing += 1
             if not self.client.clustered or self._missing > MISSING_MAX:
                 raise self._why_missing()

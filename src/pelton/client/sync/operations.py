@@ -74,6 +74,7 @@ class Operation:
                 intake.events.callback = functools.partial(self.client._tell, on_status)
             upkeep.start(extends=extends)
         except BaseException:
+            # An ordered consumer runs one operation at a time: one that could not begin must not occupy it.
             if intake.freed is not None:
                 intake.freed()
             raise
@@ -104,6 +105,7 @@ class Operation:
         """Stop; running handlers finish, unless an exception left the block."""
         intake = self._intake
         intake.stop()
+        # A handler that ends its own operation cannot wait for itself.
         intake_only = kind is not None or self._is_inside()
         done = intake.is_finished if intake_only else self.is_done
         self._upkeep.wait(intake.events, done, math.inf)
@@ -155,6 +157,7 @@ class Operation:
             self._last = None
             if intake.extension.given:
                 intake.extension.given.pop(caller(), None)
+            # ``took`` without a call for the usual case: this runs for every message.
             if intake.by_bytes:
                 due = intake.took(last)
             else:
@@ -164,10 +167,12 @@ class Operation:
                 self.client._send_now()  # a loop that never waits would keep it back
         while not queue:
             if intake.over:
+                # The loop ends when the subscription has ended, too: afterwards nothing is left at the server.
                 if not intake.finished:
                     self._upkeep.wait(intake.events, intake.is_finished, math.inf)
                 self._outcome()
                 raise StopIteration
+            # In a loop, because another task or thread may take the message that ended this wait.
             self._upkeep.wait(intake.takers, intake.has_message, math.inf)
         message: Message = queue.popleft()
         self._last = message

@@ -70,6 +70,7 @@ class Publisher(WindowSender):
     def _settle(self, done: Callable[[], bool]) -> None:
         client, window = self.client, self._window
         while not done():
+            # A first refusal moves the next deadline forward, so the wait is begun anew.
             refused = window.refused
 
             def over(refused: bool = refused) -> bool:
@@ -153,6 +154,7 @@ class AtomicBatch:
             check_staged(self._ask(message))
             return
         client._ready()
+        # Without a reply subject: most messages need no answer, and the commit reports what was refused.
         client._connection.publish(message.subject, message.payload, "", message.headers)
         client._plan_flush()
         if client._much_waits:
@@ -208,6 +210,7 @@ class FastBatch(FlowSender):
         """End the batch and return its ack; BatchEndedError when it lacks some of the messages."""
         flow = self.flow
         if flow.count:
+            # The end, too, may only be sent after the answer to the first message (ADR-50).
             self._settle(lambda: flow.started)
         if not flow.ended:
             self._connection.publish(self._subject, b"", flow.reply_of_end(), b"")
@@ -255,6 +258,7 @@ class FastBatch(FlowSender):
             def heard(before: int = before) -> bool:
                 return done() or self._heard != before
 
+            # In thirds: an answer that got lost is asked for twice before the batch fails.
             if client._until(self, heard, self._timeout / 3):
                 silences = 0
             elif silences == 2:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WINDOW = 16_384
 WINDOW_BYTES = 16 * 1024 * 1024
+# No limit: more than any server's max_payload.
 LARGE = 1 << 62
 BLOCK_BYTES = 128 * 1024  # handed to the socket at once
 
@@ -76,6 +77,7 @@ class RowPublisher:
         client._connection.capture = self
         self._client = client
         self._reconnects = client.reconnects
+        # Compared by identity later: what was complained of before does not concern these messages.
         self._complaint = client.last_error
 
     def close(self) -> None:
@@ -133,6 +135,7 @@ class RowPublisher:
             )
             self._check()
             if self.flow.outstanding < before:
+                # Any answer is progress: the time is for a silence, not for all messages.
                 deadline = time.monotonic() + seconds
             elif time.monotonic() >= deadline:
                 return False

@@ -46,6 +46,7 @@ class WindowSender(PublisherBase):
         try:
             if self._window.full:
                 self._make_room()
+            # No timer looks for overdue acks here: that is done whenever a block goes out.
             elif self._lost or self._connection.bytes_waiting > OUTPUT_BYTES:
                 client._flush_output()
                 self._look()

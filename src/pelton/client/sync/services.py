@@ -148,6 +148,7 @@ class Request:
             raise ValueError("an error of a service needs a code and a description")
         description = " ".join(description.split())  # a header has one line
         extra = {ERROR: description, ERROR_CODE: code}
+        # ADR-32: an error is an answer with these headers.
         self._answer(data, merged_headers(headers, extra))
         self.failure = f"{code}:{description}"
 
@@ -489,6 +490,7 @@ class Service(ServiceGroup):
         seconds = math.inf if timeout is None else self.client._timeout_of(timeout)
         if self._workers.run(lambda: self.stopped, seconds):
             self._wait_for_end()
+            # Raises why the client was lost; after ``stop`` there is no such reason.
             for control in self._controls[:1]:
                 control._interest.check()
 
@@ -531,6 +533,7 @@ class Service(ServiceGroup):
             for each in self._endpoints:
                 connection.drain(each.subscription._interest)
             if not connection.connected:
+                # Requests came over the lost connection, so an answer has no way back: closing does not wait.
                 raise ConnectionLostError("not connected")
             self.client.flush()
         finally:
@@ -649,6 +652,7 @@ class ServiceClient:
             check_name(name, "service name")
         if service_id:
             check_name(service_id, "service id")
+        # The place in the tuple is the number of names that are given.
         subject = subjects_of(verb, name, service_id)[bool(name) + bool(service_id)]
         most = 1 if service_id else None
         answers = self.client.request_many(

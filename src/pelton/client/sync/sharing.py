@@ -112,6 +112,7 @@ class Shared(Session):
         outer = self._leader
         self._leader = threading.get_ident()
         if outer == KEEPER:
+            # It waits for the same socket, and would wake for bytes that this thread reads.
             self._keeper.rouse()
             return None
         return outer
@@ -119,6 +120,7 @@ class Shared(Session):
     def _end_leading(self, outer: int | None) -> None:
         self._leader = outer
         self._hand_over()
+        # Only a thread that leads waits for the bell, and this one has stopped.
         if self.closed:
             self._bell.close()
 
@@ -126,6 +128,7 @@ class Shared(Session):
         """If nobody leads, wake the call that sleeps longest."""
         if self._leader is None and self._sleepers:
             sleeper = next(iter(self._sleepers))
+            # At once: until it runs, another call may end and has to wake another one.
             del self._sleepers[sleeper]
             sleeper.wake()
 
@@ -140,6 +143,7 @@ class Shared(Session):
             return sleeper.sleep(self._guard, deadline - time.monotonic())
         finally:
             self._sleepers.pop(sleeper, None)
+            # One box woke it, or none: in the others it still is.
             for box in boxes:
                 if box is not None:
                     forget(box, sleeper)
@@ -160,6 +164,7 @@ class Shared(Session):
         deadline = time.monotonic() + seconds
         box = self._change if box is None else box
         while True:
+            # Again after each wake-up: the thread that led may have left, or another call took what came.
             if self._leader is None or self._leads_or_may():
                 if not self._lead(done, deadline, box, other):
                     return done()
@@ -182,6 +187,7 @@ class Shared(Session):
         self, done: Callable[[], bool], deadline: float, box: Mailbox, other: Mailbox | None
     ) -> bool:
         """Read until ``done()`` holds, or the time is over: False."""
+        # ``outer`` is this thread itself when a callback that runs within its lead makes a call that waits.
         bell, outer = self._bell, self._leader
         if outer is None:
             self._leader = threading.get_ident()
@@ -201,6 +207,8 @@ class Shared(Session):
                     box._waiting = (*box._waiting, bell)
                 if other is not None and bell not in other._waiting:
                     other._waiting = (*other._waiting, bell)
+                # First this, then the look: a change after ``attend`` ends the wait at once, one before it is
+                # seen by ``done``. The other way round, a wake-up between the two would be lost.
                 bell.attend()
                 if done():
                     return True
@@ -221,9 +229,11 @@ class Shared(Session):
     def _serve(self) -> Callable[[], object]:
         """Do what no call does; returns what the keeper waits for before it asks again."""
         with self._guard:
+            # It led only while it waited for bytes. With the guard it has to compete like any other thread.
             back = self._leader == KEEPER
             if back:
                 self._leader = None
+            # Where calls have read since the last look, more of them are likely: the keeper would only disturb.
             idle = back or self._turns == self._turns_kept
             self._turns_kept = self._turns
             wait: Callable[[], object] | None = None
@@ -233,6 +243,7 @@ class Shared(Session):
                 if self._connection.bytes_waiting and self._connection.connected:
                     self._push()
                 if self._keeper_sends:
+                    # As long as acks keep coming it looks again soon; then it goes back to long pauses.
                     self._keeper_sends = self._acks_gathered != self._acks_kept
                     self._acks_kept = self._acks_gathered
                     idle = idle and not self._keeper_sends
@@ -251,6 +262,7 @@ class Shared(Session):
         """Lead for a moment: read once; returns how to wait for bytes, None without a connection."""
         self._leader = threading.get_ident()
         try:
+            # For a moment only, because calls of other threads wait for the lead meanwhile.
             if not self._connection.connected:
                 self._reopen(RECONNECT_S)
             elif self._turn(0.0):
@@ -259,6 +271,7 @@ class Shared(Session):
             self._end_leading(None)
         if self._transport is None or self._rest or self._leader is not None or self._sleepers:
             return None
+        # From here on without the guard: it waits for bytes, and reads them when it has the guard again.
         self._leader = KEEPER
         return self._transport.watching(self._keeper.bell, min(self._ping_due, due))
 
@@ -275,6 +288,7 @@ class Shared(Session):
         if not self._duties:
             return math.inf
         now = time.monotonic()
+        # Those that have ended return infinity, and are dropped.
         dues = {duty: duty(now) for duty in self._duties}
         self._duties = {duty for duty, due in dues.items() if due < math.inf}
         return min(dues.values())
@@ -308,6 +322,7 @@ class Keeper:
         self._over = threading.Event()
         self._thread = threading.Thread(
             target=_keep,
+            # No method of this object or of the client: a thread keeps alive what it calls.
             args=(weakref.ref(client), self.bell, self._over),
             name="pelton-keeper",
             daemon=True,
@@ -351,6 +366,7 @@ def _keep(client: weakref.ref[Shared], bell: Bell, over: threading.Event) -> Non
         if there is None:
             break
         wait = there._serve()
+        # Before the wait, which would otherwise keep a client that the program has dropped.
         del there
         wait()
     bell.close()

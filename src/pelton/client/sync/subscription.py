@@ -63,6 +63,7 @@ class Subscription(Subscribed):
         client = self.client
         guard = client._guard
         while True:
+            # Within the loop: the guard is free while the caller has a message.
             guard.take()
             try:
                 if not self._queue:
@@ -98,6 +99,7 @@ class Subscription(Subscribed):
         try:
             self.client.flush(self.client._timeout_of(timeout))
         finally:
+            # Also when there was no PONG in time: the server has the UNSUB, or there is no connection.
             self._end_drained(0.0)
 
     def _end_drained(self, seconds: float) -> None:

@@ -42,6 +42,7 @@ class Transport:
         """Why the connection ended, if the transport knows it."""
         connected.setblocking(False)
         if connected.family in (socket.AF_INET, socket.AF_INET6):
+            # Nagle's algorithm would hold back a small request until the last segment is acknowledged.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.closed = False
         """Whether ``close`` was called, maybe while another thread waits for bytes."""
@@ -69,9 +70,11 @@ class Transport:
         if context is None:
             context = make_context(options)
         hostname = (options.hostname if options else None) or server.host
+        # Before it is wrapped: afterwards this object has no descriptor.
         self._poll.unregister(self._socket)
         patience = Patience(self._guard, self._bell, lambda: self.closed, deadline)
         try:
+            # Without the handshake, which would wait for as long as the server likes, with the guard taken.
             self._socket = encrypted = context.wrap_socket(
                 self._socket, server_hostname=hostname, do_handshake_on_connect=False
             )
@@ -136,11 +139,14 @@ class Transport:
         socket takes bytes. ``later``: bytes were written just now, so the answer is hardly there yet.
         """
         left = deadline - time.monotonic()
+        # Right after a write the answer is hardly there: a read would only cost a system call. TLS is always
+        # read, because decrypted bytes may wait where poll does not see them.
         if not later or left <= 0 or self._encrypted:
             data = self._read()
             if data is not None or left <= 0:
                 return data
         bell, poll, guard = self._bell, self._poll, self._guard
+        # Woken since ``attend``: the caller looks at what has changed.
         if not bell.begin_wait():
             return self._read() if later else None
         if writable:
@@ -153,6 +159,7 @@ class Transport:
             if given:
                 guard.regain(given[0])
             bell.end_wait()
+            # ``close`` in another thread has taken the descriptor away.
             if writable and not self.closed:
                 poll.modify(self._socket, READABLE)
         return b"" if self.closed else self._read()
@@ -221,6 +228,7 @@ class WebSocketTransport(Transport):
 
         0 while the kernel has no room: the next call has the same bytes and continues.
         """
+        # The caller repeats bytes that did not go. They must not be put into a second frame.
         if not self._claimed:
             self._claimed = min(len(data), self._frame_bytes)
             self._pending += self._frames.frames(data[: self._claimed])
@@ -244,6 +252,7 @@ class WebSocketTransport(Transport):
         if answers := self._frames.answers():
             self._pending += answers  # what does not go now goes with the next frame
             self._push()
+        # Data that came before the close frame; the end is told by the next read.
         return data or (self._read() if self._frames.closed else None)
 
     def close(self) -> None:
@@ -294,6 +303,7 @@ class Patience:
         fileno, bell = waited.fileno(), self._bell
         while True:
             bell.attend()
+            # After ``attend``: a close from here on ends the wait.
             self.check()
             left = deadline - time.monotonic()
             if left <= 0:
@@ -309,6 +319,7 @@ class Patience:
                     self._guard.regain(given[0])
                 bell.end_wait()
             self.check()
+            # Otherwise only the bell rang: wait on, unless the client is closed.
             if any(number == fileno for number, _ in ready):
                 return
 
@@ -324,6 +335,7 @@ class Patience:
         for number, (family, kind, protocol, _, address) in enumerate(found):
             self.check()
             now = time.monotonic()
+            # An equal share for each address: one that never answers leaves time for the others.
             share = (self.deadline - now) / (len(found) - number)
             opened = socket.socket(family, kind, protocol)
             try:
@@ -331,6 +343,7 @@ class Patience:
                 code = opened.connect_ex(address)
                 if code in _UNDER_WAY:
                     self.wait(opened, WRITABLE, now + share)
+                    # Writable only means that it is decided.
                     code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
                     raise OSError(code, os.strerror(code))

@@ -73,6 +73,7 @@ class Watch(ABC, Generic[T]):
     def caught_up(self) -> bool:
         """Whether the watch has delivered everything that it began with."""
         queue = self._intake.queue
+        # A watch of updates has nothing to catch up with, but must have begun.
         arrived = self._position.caught_up and self._position.starts > 0
         return arrived and not self._held and (not queue or queue[0].is_update)
 
@@ -131,6 +132,7 @@ class Watch(ABC, Generic[T]):
                     raise PeltonTimeoutError(f"not all of bucket {name!r} came in time")
             self._raise_failure()
         except BaseException:
+            # A call that is cancelled or late hands nothing over: the next one gets these first.
             self._held = found + self._held
             raise
         return found
@@ -148,6 +150,7 @@ class Watch(ABC, Generic[T]):
         """Create the consumer and ask for messages: from now on every change is delivered."""
         intake, seconds = self._intake, self._seconds(timeout)
         self._upkeep.start(extends=False)
+        # As for a consumer: the finalizer has a number, and nothing that would keep the watch alive.
         abandon = self.client._connection.abandon
         weakref.finalize(self, abandon, intake._interest.sid).atexit = False
 
@@ -194,6 +197,7 @@ class Watch(ABC, Generic[T]):
             if not queue:
                 left = max(0.0, deadline - self.client._clock())
                 if not self._upkeep.wait(intake.takers, news, left) or not queue:
+                    # Woken for another reason than a message: the end, or the first values are over.
                     break
             message, is_update = queue.popleft()
             if intake.took(message):

@@ -108,6 +108,7 @@ class Pool(Generic[T]):
     def pass_on(self) -> None:
         """Let a thread of the pool handle the next message."""
         self._passed += 1
+        # Threads are started when they are needed; they stay for the next messages.
         if self.busy > self._threads:
             self._threads += 1
             threading.Thread(target=self._work, daemon=True).start()
@@ -116,6 +117,7 @@ class Pool(Generic[T]):
     def waits_for_me(self) -> bool:
         """Whether only this thread can handle the next message: its handlers are all that may run."""
         mine = self._inside.count(threading.get_ident())
+        # Otherwise a handler that waits for its own operation would wait for ever.
         return bool(self.queue) and mine == self.busy == self._limit
 
     def _work(self) -> None:
@@ -123,13 +125,16 @@ class Pool(Generic[T]):
         while self._jobs.get():
             with guard:
                 self._passed -= 1
+                # The end of the operation may have given the message back meanwhile.
                 if self.queue:
+                    # A handler that raises SystemExit must not end the thread, for which nobody waits.
                     self._handle_next(BaseException)
 
     def _handle_next(self, caught: type[BaseException] = Exception) -> None:
         """Handle a message, for callers that have the lock; other exceptions than ``caught`` pass."""
         message = self.queue.popleft()
         item: T = message if self._begin is None else self._begin(message)
+        # Not the thread: a handler that waits may let its thread run another handler.
         key, me = object(), threading.get_ident()
         self.running[key] = item
         self._inside.append(me)
@@ -297,9 +302,11 @@ class Turns(ABC):
             left = deadline - clock()
             if left <= 0:
                 return False
+            # The same thread again: a handler that runs within a turn waits for its operation.
             if self._turner in (None, threading.get_ident()):
                 self._take_turn(box, done, left)
             else:
+                # When the thread with the turns leaves, one of those that wait takes over.
                 self.client._until(box, lambda: done() or self._turner is None, left)
         return True
 
