@@ -46,11 +46,10 @@ def test_an_unknown_word_is_told_with_those_that_are_known(js: Any, unique: str)
         in told
     )
     assert "storage is one of file, memory, not disk" in told
-    consumer: Any = {"durable_name": "c", "priority_groups": ["g"], "priority_policy": "pinned"}
+    consumer: Any = {"durable_name": "c", "ack_policy": "explict"}
     told = notes_of(lambda: js.create_consumer(unique, ConsumerConfig(**consumer)))
-    known = "none, overflow, pinned_client, prioritized"
-    meant = "pinned_client?"
-    assert f"priority_policy is one of {known}, not pinned; did you mean {meant}" in told
+    known = "none, all, explicit, flow_control"
+    assert f"ack_policy is one of {known}, not explict; did you mean explicit?" in told
     told = notes_of(lambda: js.create_consumer(f"{unique}x", ConsumerConfig(durable_name="c")))
     assert not any("is one of" in each for each in told)  # it is about something else
 
