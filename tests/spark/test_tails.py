@@ -1,4 +1,4 @@
-"""The newest part of a log, beside what deltalake finds in the same log."""
+"""The files and marks that a tail knows, beside those that deltalake finds in the same log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
+from pelton.spark.tables import tails
 from pelton.spark.tables.commits import HERE, Write
 from pelton.spark.tables.compaction import compact
 from pelton.spark.tables.data_files import DataFile, write_rows
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import Place, TableError
-from pelton.spark.tables.replacing import replace, snapshot
+from pelton.spark.tables.replacing import Snapshot, replace, snapshot
 from pelton.spark.tables.tails import INTERVAL, NoTail, Tail
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("part", pa.string())])
@@ -81,15 +82,12 @@ class Run:
         return found
 
     def by_tail(self, random: random.Random) -> None:
+        """As a lake commits: the tail knows which files there are."""
         self.tail.read()
         files = sorted(self.tail.files.values(), key=lambda one: one.logged)
         removed = random.sample(files, random.randint(0, min(3, len(files))))
-        assert self.tail.commit(self.write(removed, random.randint(0, 6)), removed)
-
-    def by_other_tail(self, random: random.Random) -> None:
-        self.appending.read()
-        assert not self.appending.files
-        assert self.appending.commit(self.write([], random.randint(1, 6)), [])
+        write = self.write(removed, random.randint(0, 6))
+        assert HERE.once(self.place, write, lambda table: replace(table, write, removed))
 
     def by_deltalake(self, random: random.Random) -> None:
         table = DeltaTable(self.place.uri)
@@ -116,11 +114,11 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_tail_and_deltalake_write_one_table(tmp_path: Path, seed: int) -> None:
+def test_a_tail_knows_what_deltalake_finds(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     run = Run(Place(str(tmp_path / "table")))
     ways: list[Callable[[random.Random], None]] = [
-        *([run.by_tail] * 4 + [run.by_other_tail] * 2 + [run.by_deltalake] * 2),
+        *([run.by_tail] * 4 + [run.by_deltalake] * 4),
         *(run.by_compaction, run.by_properties),
     ]
     for _ in range(30):
@@ -134,22 +132,6 @@ def test_a_tail_and_deltalake_write_one_table(tmp_path: Path, seed: int) -> None
     assert sorted(told) == list(range(run.number + 1))
 
 
-def test_the_second_of_two_writers_reads_again(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "table"))
-    made(place)
-    one, two = (Tail(place, with_files=True) for _ in range(2))
-    one.read()
-    two.read()
-    assert one.commit(Write(SCHEMA, written(place, 0, 3, ["a"]), BY, Mark("q", 0)), [])
-    late = Write(SCHEMA, written(place, 3, 3, ["a"]), BY, Mark("q", 0))
-    assert not two.commit(late, [])
-    assert two.version == 0
-    assert not two.files
-    two.read()
-    assert two.last("q") == 0
-    assert numbers(place) == [0, 1, 2]
-
-
 def test_a_table_in_the_place_of_another_is_opened_anew(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "table"))
     made(place)
@@ -157,7 +139,7 @@ def test_a_table_in_the_place_of_another_is_opened_anew(tmp_path: Path) -> None:
     for number in range(3):
         tail.read()
         files = written(place, number * 2, 2, ["a"])
-        assert tail.commit(Write(SCHEMA, files, BY, Mark("q", number)), [])
+        assert HERE.commit(place, Write(SCHEMA, files, BY, Mark("q", number)))
     shutil.rmtree(place.uri)
     with pytest.raises(TableError, match="there is no table"):
         tail.read()
@@ -166,27 +148,16 @@ def test_a_table_in_the_place_of_another_is_opened_anew(tmp_path: Path) -> None:
     assert (tail.version, tail.files, tail.last("q")) == (0, {}, None)
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"delta.appendOnly": "true"},
-        {"delta.enableChangeDataFeed": "true"},
-        {"delta.constraints.positive": "n > 0"},
-        {"delta.columnMapping.mode": "name"},
-        {"delta.enableInCommitTimestamps": "true"},
-    ],
-)
-def test_a_table_that_asks_for_more_has_no_tail(tmp_path: Path, properties: dict[str, str]) -> None:
+def test_a_table_with_reader_features_has_no_tail(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "table"))
     made(place)
     tail = Tail(place, with_files=True)
     tail.read()
-    # As another engine writes it: a newer version with the property.
+    # As another engine writes it: a newer version with the feature.
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     log = tmp_path / "table" / "_delta_log"
-    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
-    metadata = next(action for action in actions if "metaData" in action)
-    metadata["metaData"]["configuration"] |= properties
-    (log / f"{1:020}.json").write_text(json.dumps(metadata))
+    (log / f"{1:020}.json").write_text(json.dumps(action))
     with pytest.raises(NoTail):
         tail.read()
     with pytest.raises(NoTail):
@@ -202,24 +173,24 @@ def test_a_table_elsewhere_has_no_tail(tmp_path: Path, monkeypatch: pytest.Monke
         Tail(place, with_files=False).read()
 
 
-def test_a_commit_does_not_open_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_commits_are_read_and_the_files_not_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(str(tmp_path / "table"))
-    made(place, **{INTERVAL: "20"})
-    opened = 0
-    real = HERE.opened
+    made(place)
+    listed = 0
+    real = tails.snapshot
 
-    def counted(where: Place) -> DeltaTable | None:
-        nonlocal opened
-        opened += 1
-        return real(where)
+    def counted(table: DeltaTable) -> Snapshot:
+        nonlocal listed
+        listed += 1
+        return real(table)
 
-    monkeypatch.setattr(HERE, "opened", counted)
+    monkeypatch.setattr(tails, "snapshot", counted)
     tail = Tail(place, with_files=True)
-    for number in range(40):
+    for number in range(20):
         tail.read()
         files = written(place, number, 1, ["a"])
-        assert tail.commit(Write(SCHEMA, files, BY, Mark("q", number)), [])
-    assert opened == 1 + 2  # at the start, and for a checkpoint each
-    table = DeltaTable(place.uri)
-    told = json.loads((tmp_path / "table" / "_delta_log" / "_last_checkpoint").read_text())
-    assert (table.version(), told["version"]) == (40, 40)
+        assert HERE.commit(place, Write(SCHEMA, files, BY, Mark("q", number)))
+    tail.read()
+    assert (listed, len(tail.files), tail.last("q")) == (1, 20, 19)

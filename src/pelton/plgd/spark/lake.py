@@ -37,7 +37,7 @@ from .buckets import Held
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow.dataset as ds
 
@@ -50,7 +50,6 @@ CHECKPOINT_EACH = "50"
 """Commits between two checkpoints of a log: one takes the time of its files, each commit only that of its own."""
 
 _HISTORY = 200
-_TRIES = 20
 _READ_ROWS = 128 * 1024
 
 
@@ -199,28 +198,18 @@ class Lake:
             schema=schema.schema, files=files, partition_by=schema.partition_by, mark=mark
         )
 
-        def check(there: Container[str]) -> None:
-            gone = [file.logged for file in removed if file.logged not in there]
+        def change(table: DeltaTable) -> None:
+            # The tail reads after the table was opened, so it knows every removal that the table knows.
+            there = self.tail(name, mark) if removed else None
+            files = snapshot(table).files if there is None else there.files
+            gone = [file.logged for file in removed if file.logged not in files]
             if gone:
                 raise ChangedTableError(
                     f"another writer has changed {where}: {gone[0]} is not in it"
                 )
-
-        def change(table: DeltaTable) -> None:
-            if removed:
-                check(snapshot(table).files)
             replace(table, write, removed, alone=bool(removed))
 
-        for tries in range(_TRIES):
-            tail = self.tail(name, mark)
-            if tail is None:
-                HERE.once(where, write, change, raced=tries > 0)
-                return
-            check(tail.files)
-            if tail.commit(write, removed):
-                HERE.note(where, mark)
-                return
-        raise TableError(f"others commit to {where} each time a batch is about to")
+        HERE.once(where, write, change)
 
     def files(self, name: str) -> list[StoredFile]:
         """The files of a table as it is now."""

@@ -173,29 +173,16 @@ class Tables:
         check_there(place, write.files)
         return self.once(place, write, lambda table: add(table, write, place))
 
-    def note(self, place: Place, mark: Mark | None) -> None:
-        """Remember that this process has committed a mark to a table."""
-        self._marks.note(place, mark)
-
-    def once(
-        self,
-        place: Place,
-        write: Write,
-        change: Callable[[DeltaTable], None],
-        *,
-        raced: bool = False,
-    ) -> bool:
+    def once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
         """Run ``change``, which commits with ``write.properties()``, unless the table holds the mark.
 
-        Runs it again on the newest version when another writer came between. ``raced``: the table did not hold the
-        mark a moment ago. Returns and raises as :meth:`commit` does.
+        Runs it again on the newest version when another writer came between. Returns and raises as
+        :meth:`commit` does.
         """
         with self._locks.setdefault(place, threading.RLock()):
-            return self._once(place, write, change, raced)
+            return self._once(place, write, change)
 
-    def _once(
-        self, place: Place, write: Write, change: Callable[[DeltaTable], None], raced: bool
-    ) -> bool:
+    def _once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
         failed: Exception | None = None
         for attempt in range(_TRIES):
             table = self.opened(place)
@@ -204,7 +191,7 @@ class Tables:
             if failed is not None and _made(table, write):
                 self._marks.note(place, write.mark)
                 return True  # the failure came after the commit
-            if self._held(table, write, place, raced=raced or failed is not None):
+            if self._held(table, write, place, raced=failed is not None):
                 self._marks.note(place, write.mark)
                 return False
             before = table.version()
