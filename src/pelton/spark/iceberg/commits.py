@@ -43,7 +43,7 @@ from pelton.spark.iceberg.schemas import (
     file_schema,
     identity_columns,
     in_files,
-    missing_columns,
+    needed,
     table_schema,
 )
 from pelton.spark.tables.marks import Found, Mark, Marks
@@ -136,15 +136,16 @@ def prepare(
             raise TableError(
                 f"partitionBy is {', '.join(partition_by)}, but {address} is partitioned {there}"
             )
-        lacking = [name for name in have if name not in schema.names]
+        found = needed(table.schema(), schema, merge=merge_schema, name=address)
+        lacking = [name for name in have if name not in found.columns.names]
         if lacking:
             raise TableError(f"{address} is partitioned by {', '.join(lacking)}; rows need it, too")
-        added = missing_columns(table.schema(), schema, merge=merge_schema, name=address)
-        if not added:
-            return _target(table, schema, have, address)
+        more = [*found.changed, *found.added]
+        if not more:
+            return _target(table, found.columns, have, address)
         try:
             with table.update_schema() as update:
-                update.union_by_name(pa.schema(added))
+                update.union_by_name(pa.schema(more))
         except CommitFailedException as raced:
             problem = raced
             time.sleep(0.01 * 2**attempt)

@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.parquet import ParquetFiles
 from pelton.spark.tables.places import TableError, to_disk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import fs
     from pyiceberg.io.pyarrow import DataFileStatistics, StatisticsCollector
@@ -130,6 +132,7 @@ def write_rows(
     """
     schema, names = target.files, list(target.names)
     in_files = dict(zip(names, schema.names, strict=True))
+    as_named = pa.schema([each.with_name(name) for each, name in zip(schema, names, strict=True)])
     with IcebergFiles(
         target.folder,
         schema,
@@ -138,8 +141,9 @@ def write_rows(
         rows_per_file=rows_per_file,
     ) as files:
         for batch in batches:
-            _check_nulls(batch, schema, names)
-            files.write(batch.select(names).rename_columns(schema.names))
+            named = conformed(batch, as_named)
+            _check_nulls(named, schema, names)
+            files.write(named.rename_columns(schema.names))
         return files.finish()
 
 

@@ -22,8 +22,9 @@ from pyarrow import types
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.transforms import IdentityTransform
 
+from pelton.spark.tables.evolution import Evolution, evolution
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.schemas import arrow_schema, check_partitions, new_columns, table_type
+from pelton.spark.tables.schemas import arrow_schema, check_partitions, table_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,28 +70,34 @@ def table_schema(schema: Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def missing_columns(
-    schema: Schema, given: pa.Schema, *, merge: bool, name: object
-) -> list[pa.Field]:
-    """The columns of ``given`` that a table needs first; none unless ``merge``.
+def needed(schema: Schema, given: pa.Schema, *, merge: bool, name: object) -> Evolution:
+    """How rows with the columns ``given`` become rows of a table.
 
-    Raises :class:`TableError` with every difference when rows of ``given`` do not fit.
+    Raises :class:`TableError` with every difference when they do not fit.
     """
     check_partitions(given, ())
-    added = new_columns(table_schema(schema), given, merge=merge, name=name)
+    found = evolution(table_schema(schema), given, merge=merge, name=name, widens=_widens)
+    names = {each.lower() for each in given.names}
     wrong = [
         f"column {field.name} must not be null, but is not in the rows"
         for field in schema.fields
-        if field.required and field.name not in given.names
+        if field.required and field.name.lower() not in names
     ]
     wrong += [
         f"column {field.name} has parts that must not be null"
         for field in schema.as_arrow()
-        if field.name in given.names and _needs_parts(field.type)
+        if field.name.lower() in names and _needs_parts(field.type)
     ]
     if wrong:
         raise TableError(f"the rows do not fit the table {name}: {', '.join(wrong)}")
-    return added
+    return found
+
+
+def _widens(have: pa.DataType, given: pa.DataType) -> bool:
+    """Whether Iceberg lets a column go from a type to a wider one."""
+    if types.is_decimal(have) and types.is_decimal(given):
+        return bool(have.scale == given.scale and have.precision < given.precision)
+    return (have, given) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def _needs_parts(kind: pa.DataType) -> bool:

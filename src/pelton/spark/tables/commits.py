@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow import types
 
+from pelton.spark.tables.evolution import Evolution, evolution
 from pelton.spark.tables.marks import Found, Mark, Marks
 from pelton.spark.tables.places import TableError, to_disk
 from pelton.spark.tables.schemas import (
     check_nulls,
     check_partitions,
     check_rules,
-    new_columns,
     schema_of,
 )
 
@@ -290,17 +290,23 @@ def lacking_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
 
 
 def widen(table: DeltaTable, write: Write, place: Place) -> None:
-    """Add the columns that the rows need to the table, in a separate commit."""
-    added = check(table, write, place)
-    if added:
-        table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
-        table.update_incremental()
+    """Add the columns and fields that the rows need to the table, in a separate commit."""
+    needed = check(table, write, place)
+    if needed.changed.names:
+        # The one way to add a field to a struct: a write of no rows that merges its schema.
+        changed = pa.schema([*needed.changed, *needed.added])
+        write_deltalake(table, changed.empty_table(), mode="append", schema_mode="merge")
+    elif needed.added.names:
+        table.alter.add_columns(list(Schema.from_arrow(needed.added).fields))
+    else:
+        return
+    table.update_incremental()
 
 
-def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
-    """The columns that the table needs before it can take the rows.
+def check(table: DeltaTable, write: Write, place: Place) -> Evolution:
+    """The columns of the rows as the table has them, and those that the table needs first.
 
-    Raises :class:`TableError` when it cannot take them.
+    Raises :class:`TableError` when the table cannot take the rows.
     """
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         raise TableError(f"{place} maps its columns to other names, which is not supported")
@@ -312,8 +318,8 @@ def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
         )
     if write.overwrite and write.overwrite_schema:
         check_partitions(write.schema, have)
-        return []
-    return new_columns(schema_of(table), write.schema, merge=write.merge_schema, name=place)
+        return Evolution(write.schema, pa.schema([]), pa.schema([]))
+    return evolution(schema_of(table), write.schema, merge=write.merge_schema, name=place)
 
 
 def _found(table: DeltaTable, mark: Mark | None) -> Found | None:

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from pelton.spark.tables.commits import check_there, widen
 from pelton.spark.tables.data_files import DataFile, DataFiles
+from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.key_matching import Keys
 from pelton.spark.tables.merges_by_rules import Rows, Upserted, has_rules, merge_by_rules
 from pelton.spark.tables.places import TableError
@@ -263,7 +264,7 @@ class Merge:
             new = self._batch.rows.take(pa.array(ours[update]))
             names = {*new.column_names}
             columns = [new[one.name] if one.name in names else old[one.name] for one in schema]
-            yield from pa.table(columns, schema=schema).to_batches()
+            yield from _as(schema, columns)
         if begin != len(at):
             raise TableError(f"{file.logged} of {self._place} changed while it was read")
 
@@ -275,4 +276,10 @@ class Merge:
             rows[one.name] if one.name in names else pa.nulls(rows.num_rows, one.type)
             for one in schema
         ]
-        yield from pa.table(columns, schema=schema).to_batches(_READ_ROWS)
+        yield from _as(schema, columns)
+
+
+def _as(schema: pa.Schema, columns: list[pa.ChunkedArray]) -> Iterator[pa.RecordBatch]:
+    """Columns as rows of a table, which another writer may have given more fields meanwhile."""
+    for batch in pa.table(columns, names=schema.names).to_batches(_READ_ROWS):
+        yield conformed(batch, schema)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.places import TableError, to_disk
 from pelton.spark.tables.seen import CHOICES, Seen, in_footer
 
@@ -133,15 +134,14 @@ class ParquetFiles(ABC, Generic[Told]):
             raise TableError(f"cannot write files of {self._place}: {problem}") from problem
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows, with all columns of the schema in any order.
+        """Take rows, whose columns are found by their names; those of the schema that they lack are null.
 
         Raises :class:`TableError` when they cannot be written.
         """
         if not batch.num_rows:
             return
-        batch = batch.select(self._schema.names)
-        if batch.schema != self._schema:
-            batch = batch.cast(self._schema)
+        with self._writing():
+            batch = conformed(batch, self._schema)
         for values, part in self._split(batch):
             with self._writing():
                 self._hold(values, part)

@@ -1,6 +1,6 @@
 """The rows of a table's files as Arrow batches, for the executors.
 
-Columns that a file lacks are null; partition columns have the value in the log.
+Columns that a file lacks are null, and so are fields of structs; partition columns have the value in the log.
 
 Does not depend on logs or versions.
 """
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from pelton.spark.tables.evolution import conformed_array
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def _rows(
             if field.name in fixed:
                 arrays.append(pa.repeat(fixed[field.name], batch.num_rows))
             else:
-                found = batch.column(field.name)
-                arrays.append(found if found.type == field.type else found.cast(field.type))
+                arrays.append(conformed_array(batch.column(field.name), field.type))
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -1,8 +1,6 @@
 """Schemas of tables: rows of Spark as Arrow, the columns of a table, and whether rows fit into it.
 
-A table holds the types of the Delta protocol. Rows fit when each of their columns is in the table
-with the same name and type, in any order; columns that rows lack are null. Types never change, and
-are not widened either.
+A table holds the types of the Delta protocol. Which rows fit :mod:`pelton.spark.tables.evolution` knows.
 
 Does not depend on files or commits.
 """
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import types
 
+from pelton.spark.tables.evolution import shown
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -95,32 +94,6 @@ def schema_of(table: DeltaTable) -> pa.Schema:
     return pa.schema(fields)
 
 
-def new_columns(have: pa.Schema, given: pa.Schema, *, merge: bool, name: object) -> list[pa.Field]:
-    """The columns of ``given`` that a table with ``have`` needs first; none unless ``merge``.
-
-    Raises :class:`TableError` with every difference when rows of ``given`` do not fit.
-    """
-    added, wrong = [], []
-    folded = {field.name.lower(): field for field in have}
-    for field in given:
-        there = folded.get(field.name.lower())
-        if there is None:
-            added.append(field)
-            if not merge:
-                wrong.append(f"column {field.name} {shown(field.type)} is not in the table")
-        elif there.name != field.name:
-            wrong.append(f"column {field.name} is called {there.name} in the table")
-        elif there.type != field.type:
-            wrong.append(
-                f"column {field.name} is {shown(field.type)}, in the table {shown(there.type)}"
-            )
-    if wrong:
-        only_new = len(wrong) == len(added)
-        hint = "; mergeSchema=true adds columns" if only_new and not merge else ""
-        raise TableError(f"the rows do not fit the table {name}: {', '.join(wrong)}{hint}")
-    return added
-
-
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
@@ -176,14 +149,3 @@ def check_partitions(
             raise TableError(f"partitionBy names {name}, which is {shown(kind)}: not a plain value")
     if schema.names and not all_columns and set(partition_by) >= set(schema.names):
         raise TableError("partitionBy names every column; at least one must be left for the files")
-
-
-def shown(kind: pa.DataType) -> str:
-    """The name of a type in Spark; the name in Arrow when Spark has none."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    try:
-        return str(from_arrow_type(kind).simpleString())
-    except PySparkException:
-        return str(kind)

@@ -32,7 +32,8 @@ from pelton.spark.holding import FAIL, memory_of
 from pelton.spark.tables.aside import Aside, RowUnfit
 from pelton.spark.tables.aside_options import SIDE, AsideOptions
 from pelton.spark.tables.behind import Watched
-from pelton.spark.tables.commits import HERE, Write, batch_of, last_of
+from pelton.spark.tables.commits import HERE, Write, batch_of, check, last_of
+from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.fitting import fits
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.merges import Merge
@@ -270,6 +271,13 @@ def merge(
     if any(nulls) or any(rows[name].null_count for name in (*keys, sequence)):
         raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
     schema = pa.schema([pa.field(name, _type(rows.schema.field(name))) for name in names])
+    table = HERE.opened(where)
+    if table is not None:
+        # Keys are compared with those of files: in the table's types and under its names.
+        need = Write(schema=schema, merge_schema=merge_schema)
+        schema = check(table, need, where).columns
+        called = dict(zip(names, schema.names, strict=True))
+        keys, sequence = [called[key] for key in keys], called[sequence]
     write = Write(
         schema=schema,
         mark=mark,
@@ -287,7 +295,8 @@ def merge(
     deletes = pa.repeat(False, rows.num_rows)
     if _DELETE in rows.column_names:
         deletes = rows[_DELETE].combine_chunks().fill_null(False)
-    batch = Rows(rows.select(names).cast(schema), deletes, tuple(keys), sequence)
+    batches = [conformed(each, schema) for each in rows.select(names).to_batches()]
+    batch = Rows(pa.Table.from_batches(batches, schema), deletes, tuple(keys), sequence)
     made = Merge(batch, write, where)
     return made.did if HERE.once(where, write, made.commit) else Upserted()
 

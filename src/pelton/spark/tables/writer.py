@@ -42,7 +42,8 @@ class _Delta(FileWriter[DataFile]):
         table = HERE.opened(options.place)
         self.look(table is not None, lambda query: batch_of(table, query), replaces=overwrite)
         if table is not None:
-            check(table, self._write((), None), options.place)
+            # Files have the table's names and types, so that all of them are alike.
+            self._schema = check(table, self._write((), None), options.place).columns
             check_rules(table)
             self._partition_by = tuple(table.metadata().partition_columns)
         check_partitions(self._schema, self._partition_by)
