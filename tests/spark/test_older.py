@@ -96,6 +96,15 @@ def test_it_goes_on_after_a_kill_and_after_a_stop():
     assert spark.rows == list(range(1, 21))
 
 
+def test_a_first_batch_is_repeated_from_its_beginning():
+    spark = Spark40()
+    spark.begin(Numbers(5))
+    assert spark.once(dies=True)
+    spark.begin(Numbers(5))
+    assert spark.once()
+    assert spark.rows == [1, 2, 3, 4, 5]
+
+
 def test_a_query_begins_at_the_place_that_its_first_batch_was_planned_from():
     spark = Spark40()
     numbers = Numbers(10, initial=8)

@@ -82,22 +82,24 @@ class WithoutStart(DataSourceStreamReader):
         """Calls nothing."""
         self._reader: Any = reader
         self._ends = ends
+        self._first: dict[str, Any] | None = None
         self._at: dict[str, Any] | None = None
         self._begin: dict[str, Any] | None = None
         self._end: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The first offset; Spark asks for it after the first ``latestOffset``."""
-        if self._at is None:
-            self._at = self._reader.initialOffset()
-        return self._at
+        # Also asked for by a restart that repeats the first batch, which is planned to end elsewhere.
+        if self._first is None:
+            self._first = self._reader.initialOffset()
+        return self._first
 
     def latestOffset(self, start: object = None, limit: object = None) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The end of the next micro-batch."""
         if self._ends:
             self._reader.prepareForTriggerAvailableNow()
             self._ends = False
-        self._begin = self.initialOffset()
+        self._begin = self.initialOffset() if self._at is None else self._at
         self._end = self._reader.latestOffset(self._begin, None)
         return self._end
 

@@ -1,8 +1,8 @@
 """Run a job on other versions of Spark: ``python -m tests.spark.sparks VERSION...``, `make test-sparks`.
 
 A version is that of the environment, or one of ``.venv/sparks``, which tools/get-sparks fetches. For
-each, a server gets a stream, and ``program.py`` runs with that Spark: first until it is killed amid a
-micro-batch, then to its end.
+each, a server gets a stream, and ``program.py`` runs with that Spark: until it is killed amid its
+first micro-batch, until it is killed amid a later one, and then to its end.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.spark.sparks.program import PER_BATCH, subject_of
 PLACE = ROOT / ".venv" / "sparks"
 PROGRAM = Path(__file__).with_name("program.py")
 COUNT = 600
+KILLED_IN = (0, 4)
 KILLED_SECONDS, ENDED_SECONDS = 180, 300
 LINES = 60  # of a program that fails, shown
 
@@ -89,27 +90,33 @@ def run(version: str, place: Path | None, url: str, folder: Path) -> None:
             for seq in range(1, COUNT + 1):
                 publisher.publish(subject_of(seq), b"%d" % seq, headers={"Seq": str(seq)})
     plan = {"url": url, "folder": str(folder), "version": version, "count": COUNT}
-    first = Run(place, {**plan, "kill": True})
-    deadline = time.monotonic() + KILLED_SECONDS
-    checkpoint = folder / "checkpoint"
+    for batch in KILLED_IN:
+        kill_amid(
+            batch, Run(place, {**plan, "first": batch == 0, "kill": True}), folder / "checkpoint"
+        )
+    last = Run(place, {**plan, "first": False, "kill": False})
     try:
-        while not 3 <= newest(checkpoint / "commits") < newest(checkpoint / "offsets"):
-            if first.process.poll() is not None or time.monotonic() > deadline:
-                first.fail("it came to no fifth batch")
+        if last.process.wait(ENDED_SECONDS) != 0:
+            last.fail("it failed")
+    except subprocess.TimeoutExpired:
+        last.fail(f"it was not over after {ENDED_SECONDS} seconds")
+    finally:
+        last.kill()
+
+
+def kill_amid(batch: int, life: Run, checkpoint: Path) -> None:
+    """Kill a life amid this batch, or a later one that is not the last."""
+    deadline = time.monotonic() + KILLED_SECONDS
+    try:
+        while not batch - 1 <= newest(checkpoint / "commits") < newest(checkpoint / "offsets"):
+            if life.process.poll() is not None or time.monotonic() > deadline:
+                life.fail(f"it came to no batch {batch}")
             time.sleep(0.002)
     finally:
-        first.kill()
+        life.kill()
     done = newest(checkpoint / "commits") + 1
-    assert 4 <= done < COUNT // PER_BATCH, f"killed after {done} batches"
+    assert batch <= done < COUNT // PER_BATCH, f"killed after {done} batches"
     print(f"  killed in batch {done}", flush=True)
-    second = Run(place, {**plan, "kill": False})
-    try:
-        if second.process.wait(ENDED_SECONDS) != 0:
-            second.fail("it failed")
-    except subprocess.TimeoutExpired:
-        second.fail(f"it was not over after {ENDED_SECONDS} seconds")
-    finally:
-        second.kill()
 
 
 def main(versions: list[str]) -> int:

@@ -1,7 +1,7 @@
 """What a job does on a version of Spark: ``python program.py PLAN.json``, started by ``__main__``.
 
-The first run (``"kill": true``) reads a stream once, and then in small batches into a table until it
-is killed. The second one goes on from there, and does the rest.
+It reads a stream in small batches into a table until it is killed (``"kill": true``); the last run
+goes on from there, and does the rest.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Job:
 
 
 def main(plan: dict[str, Any]) -> None:
-    """One of the two runs."""
+    """One of the runs."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         spark = session("sparks")
@@ -217,20 +217,18 @@ def main(plan: dict[str, Any]) -> None:
     job = Job(spark, plan)
     said = [str(each.message) for each in told if "micro-batch" in str(each.message)]
     assert len(said) == (0 if job.available_now else 1), said
-    steps = (
-        [job.batch_read]
-        if plan["kill"]
-        else [
-            job.table_after_a_kill,
-            job.table_after_a_stop,
-            job.table_of_what_is_there,
-            job.copy_of_the_table,
-            job.upsert,
-            job.batch_writes,
-            job.iceberg,
-            job.bucket,
-        ]
-    )
+    steps = [
+        job.table_after_a_kill,
+        job.table_after_a_stop,
+        job.table_of_what_is_there,
+        job.copy_of_the_table,
+        job.upsert,
+        job.batch_writes,
+        job.iceberg,
+        job.bucket,
+    ]
+    if plan["kill"]:
+        steps = [job.batch_read] if plan["first"] else []
     for step in steps:
         step()
         print(f"right: {step.__name__.replace('_', ' ')}", flush=True)
