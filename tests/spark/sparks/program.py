@@ -17,6 +17,7 @@ import pyspark
 
 from pelton.client.base.models import StreamConfig
 from pelton.client.sync import connect
+from pelton.pipeline import load, run
 from pelton.spark import register
 from pelton.spark.session import end_session, session
 from pelton.spark.tables.upserts import upsert
@@ -163,6 +164,19 @@ class Job:
         again = self.spark.read.format("jetstream_delta").load(str(self.folder / "made")).collect()
         self.is_once(int(row.data) for row in again)
 
+    def pipeline(self) -> None:
+        """A pipeline that takes what is there, in several micro-batches."""
+        file = self.folder / "orders.yaml"
+        file.write_text(
+            f"pipeline: orders\ndefaults: {{servers: {self.server['servers']!r}}}\n"
+            "sources:\n  raw: {format: jetstream, stream: ORDERS, maxOffsetsPerTrigger: 300}\n"
+            "sinks:\n  landed: {from: raw, format: jetstream_delta, path: landed}\n"
+        )
+        result = run(load(file), self.spark, once=True)
+        assert result.rows("landed") == self.count
+        landed = self.spark.read.format("jetstream_delta").load(str(self.folder / "landed"))
+        self.is_once(row.seq for row in landed.collect())
+
     def iceberg(self) -> None:
         """A table of Iceberg: written as a stream, read as a batch."""
         catalog = {
@@ -224,6 +238,7 @@ def main(plan: dict[str, Any]) -> None:
         job.copy_of_the_table,
         job.upsert,
         job.batch_writes,
+        job.pipeline,
         job.iceberg,
         job.bucket,
     ]
