@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# JOBS (processes that share the tests), ONLY (versions for `test-pythons`), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
+# JOBS (processes that share the tests), ONLY (versions for `test-pythons` and `test-sparks`), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,11 +18,14 @@ PEER := $(VENV)/bin/nats-server
 OLDER := $(VENV)/peer/usr/sbin/nats-server
 PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(CURDIR)/$(PEER) 2>/dev/null || true)}"
 
+# The versions of Spark that pyproject.toml allows; they are fetched when they are to be tested, 460 MB each.
+SPARKS = $(or $(ONLY),4.0 4.1 4.2 4.3)
+
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 # Byte code is kept: without it pytest compiles Hypothesis anew in each process.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prepared run check test test-all test-plain test-pyodide test-pythons fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
+.PHONY: help setup prepared run check test test-all test-plain test-pyodide test-pythons test-sparks fuzz conformance simulate torture soak exact bench plgd-proto lint types docs docs-serve wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -72,6 +75,10 @@ test-pyodide: $(VENV)/.ready $(VENV)/.pyodide ## the client without compiled mod
 
 test-pythons: $(VENV)/.ready $(VENV)/.pythons build/.core ## a wheel and a smoke suite on each Python found (ONLY=3.14, or newest; ARGS for pytest)
 	@$(BIN)/python -m tests.smoke --only "$(ONLY)" -- $(ARGS)
+
+test-sparks: $(VENV)/.with-test build/.core ## a job on each version of Spark, killed and started again (ONLY='4.0 4.3')
+	@tools/get-sparks $(VENV)/sparks $(BIN)/python $(SPARKS)
+	@$(BIN)/python -m tests.spark.sparks $(SPARKS)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
 	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)

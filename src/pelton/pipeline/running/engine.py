@@ -27,6 +27,7 @@ from pelton.pipeline.running.supervising import (
 )
 from pelton.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
 from pelton.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+from pelton.spark.versions import number_of
 from pelton.spark.watching.listening import Listener
 
 if TYPE_CHECKING:
@@ -155,10 +156,20 @@ class Engine:
                     continue
                 self.board.ended(query.name, said)
                 raise QueryEndedError(f"query {query.name}: {said}") from None
+            if not runs and not self._took_all(query):
+                self._start(query, self._prepare(query))
+                runs = True
             if not runs:
                 self.board.ended(query.name)
             active |= runs
         return active
+
+    def _took_all(self, query: Query) -> bool:
+        """Whether a query that has ended took all that there was: Spark 4.0 and 4.1 end it after a batch."""
+        if number_of(self._spark.version) >= (4, 2):
+            return True
+        last = self._running[query.name].lastProgress
+        return last is None or not last["numInputRows"]
 
     def _may_try_again(self, query: Query, said: str) -> bool:
         """Whether a query failed because a Python worker did not start or was killed.

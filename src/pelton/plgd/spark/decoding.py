@@ -42,12 +42,13 @@ def decoded(messages: DataFrame, *, content: str = "raw", keep: str = "stream se
     names = [
         name for name in keep.split() if name in messages.columns and name not in COLUMNS.names
     ]
-    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
+
+    from pelton.spark.older import from_arrow
 
     taken = messages.select(*names, "subject", "data")
     kept = [taken.schema[name] for name in names]
-    schema = StructType([*kept, *from_arrow_schema(COLUMNS).fields])
+    schema = StructType([*kept, *from_arrow(COLUMNS).fields])
     return taken.mapInArrow(decoder(names, content), schema)
 
 

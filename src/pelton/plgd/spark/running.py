@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pelton.spark.session import session
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
+from pelton.spark.versions import number_of
 
 from ..tables.schemas import RAW
 from .batches import mark_of, take_batch
@@ -83,7 +84,7 @@ def stream(
         "maxRecordsPerPartition": str(max(1000, batch // 4)),
         "minPartitions": str(spark.sparkContext.defaultParallelism),
     } | source.all(lake.settings.buckets)
-    spark.dataSource.register(HubMessages)
+    _prepare(spark)
     rows = spark.readStream.format(FORMAT).options(**options).load()
 
     def take(part: DataFrame, number: int) -> None:
@@ -99,6 +100,18 @@ def stream(
     elif every is not None:
         writer = writer.trigger(processingTime=every)
     return writer.start()
+
+
+def _prepare(spark: SparkSession) -> None:
+    """Add the format; TableError for a Spark that lacks what `stream` or `take_batch` needs."""
+    if number_of(spark.version) < (
+        4,
+        2,
+    ):  # repartitionById came with 4.1, Trigger.AvailableNow with 4.2
+        raise TableError(
+            f"the tables of a hub need Spark 4.2 or newer; this is Spark {spark.version}"
+        )
+    spark.dataSource.register(HubMessages)
 
 
 def hub_session(name: str, *, master: str, log_file: Path | None = None) -> SparkSession:
@@ -148,7 +161,7 @@ def backfill(
     sequences and batch; others are a :class:`TableError`, as rows would be there twice.
     """
     done = last_filled(source, lake, first, batch)
-    spark.dataSource.register(HubMessages)
+    _prepare(spark)
     number = -1
     for number, (begin, end) in enumerate(ranges(first, last, batch)):
         if done is not None and number < done:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
+from pelton.spark.older import for_this_spark
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.source import JetStreamReader
@@ -152,7 +153,7 @@ class HubMessages(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader that follows the stream."""
         del schema
-        return StreamBlocks(*parsed(self.options, streaming=True))
+        return for_this_spark(StreamBlocks(*parsed(self.options, streaming=True)))
 
 
 def parsed(given: Mapping[str, str], *, streaming: bool) -> tuple[Options, int]:

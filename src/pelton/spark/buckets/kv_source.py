@@ -23,11 +23,11 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from pelton.spark.asking import Asking
 from pelton.spark.buckets.kv_bucket import last_change, look
 from pelton.spark.buckets.kv_options import EARLIEST, LATEST, parse_kv_options
+from pelton.spark.older import SupportsTriggerAvailableNow, for_this_spark
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.offsets import DataLossError, Range
 from pelton.spark.writing.sink import KvSink
@@ -103,7 +103,7 @@ class JetStreamKv(KvSink):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of the changes of a bucket."""
-        return KvStreamReader(parse_kv_options(self.options, streaming=True))
+        return for_this_spark(KvStreamReader(parse_kv_options(self.options, streaming=True)))
 
 
 class _PartitionReader:
@@ -174,6 +174,8 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """No limit from Spark: :meth:`latestOffset` applies the limits of the options."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pelton.errors import (
     ConnectionClosedError,
@@ -28,6 +28,7 @@ from pelton.nuid import DIGITS
 from pelton.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from pelton.spark.connection import forget_client, jetstream_for
 from pelton.spark.holding import STREAM_IF_BEHIND, checkpoint_given
+from pelton.spark.older import StreamArrowWriter
 from pelton.spark.parsing import OptionError, Row, missing, one_of, parse, size
 from pelton.spark.servers import SERVER_ROWS, take_servers
 from pelton.spark.writing.composing import (
@@ -326,7 +327,7 @@ class ObjectWriter(DataSourceArrowWriter):
             forget(jetstream_for(options.servers), options.progress_bucket, self._writer)
 
 
-class ObjectStreamWriter(DataSourceStreamArrowWriter):
+class ObjectStreamWriter(StreamArrowWriter):
     """A streaming write: the objects of each micro-batch."""
 
     def __init__(self, plan: ObjectPlan) -> None:

@@ -15,10 +15,10 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from pelton.spark.iceberg.catalogs import failed, load, storage_of
 from pelton.spark.iceberg.schemas import table_schema
+from pelton.spark.older import from_arrow, to_arrow
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def columns(options: ReadOptions) -> StructType:
     fields = []
     for name in wanted:
         try:
-            fields += from_arrow_schema(pa.schema([have.field(name)])).fields
+            fields += from_arrow(pa.schema([have.field(name)])).fields
         except PySparkException:
             raise TableError(
                 f"column {name} of {options.address} is {have.field(name).type}, which Spark does"
                 " not read here; leave it out with the option columns"
             ) from None
-    return from_arrow_schema(pa.schema([])).__class__(fields)
+    return from_arrow(pa.schema([])).__class__(fields)
 
 
 class IcebergReader(DataSourceReader):
@@ -87,7 +87,7 @@ class IcebergReader(DataSourceReader):
         """Loads the table. ``schema`` may have any columns of the table."""
         table, snapshot, of_then = _table_at(options)
         self._options = options
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = to_arrow(schema)
         by_name = {field.name: field for field in of_then.fields}
         missing = [name for name in self._schema.names if name not in by_name]
         if missing:

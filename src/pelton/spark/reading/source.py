@@ -55,9 +55,12 @@ class JetStreamDataSource(StreamSink):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader that follows the streams as they grow."""
+        from pelton.spark.older import for_this_spark
         from pelton.spark.reading.streaming import JetStreamStreamReader
 
-        return JetStreamStreamReader(projected(parse_options(self.options, streaming=True), schema))
+        options = projected(parse_options(self.options, streaming=True), schema)
+        ends = options.ending_offsets is not None
+        return for_this_spark(JetStreamStreamReader(options), ends=ends)
 
 
 class JetStreamReader(PartitionReader, DataSourceReader):

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from pelton.spark.filling import next_end as next_end_again
+from pelton.spark.older import SupportsTriggerAvailableNow
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.batches import (
     View,
@@ -82,6 +82,8 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """No limit from Spark: :meth:`latestOffset` applies the limits of the options."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name

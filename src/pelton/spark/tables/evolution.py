@@ -219,6 +219,6 @@ def shown(kind: pa.DataType) -> str:
     from pyspark.sql.pandas.types import from_arrow_type
 
     try:
-        return str(from_arrow_type(kind).simpleString())
+        return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
     except PySparkException:
         return str(kind)

@@ -19,14 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pelton.spark.filling import repeated_until
 from pelton.spark.holding import FAIL
+from pelton.spark.older import StreamArrowWriter
 from pelton.spark.tables.aside import Aside, RowUnfit, aside_text
 from pelton.spark.tables.aside_options import FAILING, AsideOptions
 from pelton.spark.tables.behind import Watched
@@ -172,7 +169,7 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
         """Leave the files: the commit may have been made."""
 
 
-class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
+class StreamWriter(FileWriter[F], StreamArrowWriter):
     """A write of micro-batches, each in one commit that happens once."""
 
     _in_query = True

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from pelton.spark.filling import next_end
+from pelton.spark.older import SupportsTriggerAvailableNow, from_arrow, to_arrow
 from pelton.spark.tables.files import Changes, Position, StoredFile, files_of, table_at, tasks
 from pelton.spark.tables.places import TableError
 from pelton.spark.tables.rows import read_files
@@ -35,7 +34,7 @@ _IDLE_SECONDS = 0.5
 def columns(options: ReadOptions) -> StructType:
     """The columns of the table, or those that the option ``columns`` names."""
     have = schema_of(table_at(options.place, options.version, options.time))
-    found: StructType = from_arrow_schema(have)
+    found: StructType = from_arrow(have)
     if options.columns is None:
         return found
     missing = [name for name in options.columns if name not in have.names]
@@ -60,7 +59,7 @@ class _FilesReader:
         """Opens nothing. ``schema`` may have any columns of the table."""
 
         self._options = options
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = to_arrow(schema)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's files; for a batch read without partitions Spark gives None."""
@@ -101,6 +100,8 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """No limit from Spark: :meth:`latestOffset` applies the limit of the options."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
         return ReadAllAvailable()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name

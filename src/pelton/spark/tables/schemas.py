@@ -41,12 +41,13 @@ def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa
     Raises :class:`TableError` for a type that no such table has.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from pelton.spark.older import to_arrow
 
     fields = []
     for name in schema.names:
         try:
-            one = to_arrow_schema(type(schema)([schema[name]]), timezone="UTC").field(0)
+            one = to_arrow(type(schema)([schema[name]])).field(0)
             fields.append(pa.field(name, table_type(one.type)))
         except (PySparkException, TypeError):
             kind = schema[name].dataType.simpleString()

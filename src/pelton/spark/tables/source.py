@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSource
 from pelton.spark.tables.options import FORMAT, parse_read, parse_write
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from pelton.spark.tables.reader import DeltaReader, DeltaStreamReader
+    from pelton.spark.tables.reader import DeltaReader
     from pelton.spark.tables.writer import DeltaStreamWriter, DeltaWriter
 
 
@@ -40,11 +41,12 @@ class DeltaDataSource(DataSource):
 
         return DeltaReader(parse_read(self.options, streaming=False), schema)
 
-    def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: N802  Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader that follows the table as files are added."""
+        from pelton.spark.older import for_this_spark
         from pelton.spark.tables.reader import DeltaStreamReader
 
-        return DeltaStreamReader(parse_read(self.options, streaming=True), schema)
+        return for_this_spark(DeltaStreamReader(parse_read(self.options, streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
         """A writer of one batch that is appended, or that replaces all rows."""

@@ -117,7 +117,8 @@ def _query_samples(name: str, state: QueryState) -> Iterator[_Sample]:
     }.get(name)
     if place is not None:
         for stream, places in last["streams"].items():
-            yield (query, stream), float(places[place])
+            if place in places:
+                yield (query, stream), float(places[place])
 
 
 class QueryCollector(Collector):

@@ -54,8 +54,10 @@ def _streams(sources: list[Any]) -> dict[str, dict[str, int]]:
     for source in sources:
         ends, latest = sequences(source.endOffset), sequences(source.latestOffset)
         for name, end in ends.items():
-            last = max(end, latest.get(name, end))
-            found[name] = {"end": end, "latest": last, "lag": last - end}
+            found[name] = {"end": end}
+            if name in latest:  # Spark 4.0 and 4.1 have none
+                last = max(end, latest[name])
+                found[name] |= {"latest": last, "lag": last - end}
     return found
 
 
@@ -81,7 +83,7 @@ def progress_message(query: str, progress: Any) -> Message:
         "batch_ms": progress.batchDuration,
         "phases_ms": dict(progress.durationMs),
         "late_rows": sum(each.numRowsDroppedByWatermark for each in progress.stateOperators),
-        "lag": sum(stream["lag"] for stream in streams.values()),
+        "lag": sum(stream.get("lag", 0) for stream in streams.values()),
         "streams": streams,
         "sink": progress.sink.description,
     }

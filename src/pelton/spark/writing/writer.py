@@ -18,11 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pelton.api.times import format_time
 from pelton.errors import PeltonError
 from pelton.spark.connection import jetstream_for
+from pelton.spark.older import StreamArrowWriter
 from pelton.spark.parsing import OptionError
 from pelton.spark.writing.atomic import forget_markers, write_atomically
 from pelton.spark.writing.composing import ID, MessageComposer
@@ -225,7 +226,7 @@ class JetStreamWriter(DataSourceArrowWriter):
             forget_markers(js, self._plan.target, self._writer)
 
 
-class JetStreamStreamWriter(DataSourceStreamArrowWriter):
+class JetStreamStreamWriter(StreamArrowWriter):
     """A streaming write: each row of each micro-batch is stored once."""
 
     def __init__(self, plan: WritePlan) -> None:
