@@ -18,6 +18,7 @@ import pytest
 
 from pelton.cli.plgd import beside
 from pelton.cli.plgd.going_on import Interval, alone_on
+from pelton.cli.plgd.run import own_session
 from pelton.client.sync import connect
 from pelton.plgd.fleet import FleetConfig, FleetRun
 from pelton.plgd.gateway import BlockingGatewayClient
@@ -195,3 +196,11 @@ def event_of(process: subprocess.Popen[str], event: str) -> dict[str, Any]:
         if told["event"] == event:
             return told
         print(told)
+
+
+def test_a_spark_that_is_too_old_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.1.4")
+    with pytest.raises(click.ClickException, match=r"need Spark 4\.2 or newer; this is Spark 4\.1"):
+        own_session(tmp_path / "spark.log", "local[1]")

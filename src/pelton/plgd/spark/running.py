@@ -104,18 +104,21 @@ def stream(
 
 def _prepare(spark: SparkSession) -> None:
     """Add the format; TableError for a Spark that lacks what `stream` or `take_batch` needs."""
-    if number_of(spark.version) < (
-        4,
-        2,
-    ):  # repartitionById came with 4.1, Trigger.AvailableNow with 4.2
-        raise TableError(
-            f"the tables of a hub need Spark 4.2 or newer; this is Spark {spark.version}"
-        )
+    _check_version(spark.version)
     spark.dataSource.register(HubMessages)
+
+
+def _check_version(version: str) -> None:
+    # repartitionById came with 4.1, Trigger.AvailableNow with 4.2
+    if number_of(version) < (4, 2):
+        raise TableError(f"the tables of a hub need Spark 4.2 or newer; this is Spark {version}")
 
 
 def hub_session(name: str, *, master: str, log_file: Path | None = None) -> SparkSession:
     """A session for `stream` and `backfill` alone, as `pelton.spark.session.session` makes it."""
+    from pyspark import __version__
+
+    _check_version(__version__)
     return session(name, master=master, settings=CARRIES, log_file=log_file, java=JAVA)
 
 
