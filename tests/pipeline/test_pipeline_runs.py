@@ -297,6 +297,32 @@ def test_targets_are_looked_at_before_anything_is_committed(tmp_path, server, js
     assert not list((tmp_path / "state").glob("*/checkpoints/*/offsets/*"))
 
 
+def test_servers_are_asked_before_spark_starts(tmp_path, server, js, monkeypatch):
+    """What is missing there is known at once, not after the start of a JVM."""
+    monkeypatch.setattr("pelton.spark.session.session", lambda *_, **__: pytest.fail("started"))
+    js.delete_stream("BACK")
+    more = """\
+  kept: {from: checked, select: ["'k' as key", data as value], format: jetstream_kv, bucket: none}
+  file: {from: checked, select: ["'n' as name", data], format: jetstream_object, bucket: empty}
+"""
+    text = LIGHT.replace("stream: IN", "stream: NOWHERE") + more
+    file = written(tmp_path, server, text)
+    try:
+        with pytest.raises(StepError) as raised:
+            run(load(file), once=True)
+    finally:
+        js.create_stream(StreamConfig(name="BACK", subjects=["back.>"]))
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{file}:") for line in lines)
+    for part in (
+        "sources.raw: there is no stream NOWHERE on",
+        "sinks.back: no stream on",
+        "sinks.kept: there is no bucket none on",
+        "sinks.file: there is no object store empty on",
+    ):
+        assert any(part in line for line in lines), lines
+
+
 def test_a_target_that_was_put_back_ends_the_pipeline_before_anything_is_written(
     tmp_path, server, js, spark
 ):

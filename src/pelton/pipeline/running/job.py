@@ -145,11 +145,16 @@ def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = F
 def own_session(job: Job) -> Iterator[SparkSession]:
     """A session for a job, and its JVM, which ends with the session.
 
-    Raises :class:`pelton.spark.java.JavaNotFoundError`, :class:`NoClusterError`.
+    The servers are asked first. Raises :class:`pelton.pipeline.running.frames.StepError` for streams and
+    buckets that are missing, :class:`pelton.spark.java.JavaNotFoundError`, :class:`NoClusterError`.
     """
+    from pelton.pipeline.running.frames import StepError
+    from pelton.pipeline.running.targets import look_at_servers
     from pelton.spark.session import end_session, jvm_pid, session
 
     pipeline, children = job.pipeline, job.children
+    if problems := look_at_servers(pipeline, job.queries):
+        raise StepError("\n".join(problems))
     log = pipeline.state / "log"
     log.mkdir(exist_ok=True)
     settings = {name: each for name, each in pipeline.spark.items() if name != "master"}

@@ -102,6 +102,41 @@ def _look_at_source(source: Source, label: str, found: Findings) -> None:
                     )
 
 
+def look_at_servers(pipeline: Pipeline, queries: list[Query]) -> list[str]:
+    """What is missing on the servers, a line each; asked before Spark starts, which takes long.
+
+    Streams and buckets alone: the columns of the rows are known when Spark runs.
+    """
+    found = Findings(pipeline)
+    look_at_sources(pipeline, queries, found)
+    for name in dict.fromkeys(each for query in queries for each in query.sinks):
+        sink = pipeline.sinks[name]
+        try:
+            _find_target(sink)
+        except _WRONG as error:
+            found.problem(f"sinks.{sink.name}", sink.line, error)
+    return found.problems
+
+
+def _find_target(sink: Sink) -> None:
+    from pelton.spark.writing.target import find
+
+    if sink.format == "jetstream":
+        from pelton.spark.writing.options import parse_write_options
+
+        options = parse_write_options(sink.options)
+        subject = options.subject
+        find(options, None if subject is None else subject.wildcards)
+    elif sink.format == "jetstream_kv":
+        from pelton.spark.buckets.kv_sink import parse_kv_write
+
+        find(parse_kv_write(sink.options).options, None, kind="bucket")
+    elif sink.format == "jetstream_object":
+        from pelton.spark.buckets.object_sink import parse_object_write
+
+        find(parse_object_write(sink.options).options, None, kind="object store")
+
+
 def look_at_sink(
     pipeline: Pipeline, query: Query, sink: Sink, schema: StructType, found: Findings
 ) -> None:

@@ -78,21 +78,9 @@ def look_at(
     :class:`WriteError` when the stream is missing or not fit, and warns where exactly-once has a
     condition.
     """
-    try:
-        client_for(options.servers)
-        stream = options.stream or _find(options, subjects)
-        if stream is None:
-            return Target()
-        info = jetstream_for(options.servers).stream_info(stream)
-    except StreamNotFoundError:
-        name = (options.stream or "").removeprefix(_PREFIXES[kind])
-        raise WriteError(f"there is no {kind} {name} on {options.servers}") from None
-    except NoRespondersError:
-        raise WriteError(f"{options.servers} has no JetStream") from None
-    except ReadError as error:
-        raise WriteError(str(error)) from error
-    except PeltonError as error:
-        raise WriteError(f"{options.servers}: {error}") from error
+    info = find(options, subjects, kind=kind)
+    if info is None:
+        return Target()
     config = info.config
     _check_open(config, ttl=ttl)
     if subjects is not None and not any(collide(subjects, taken) for taken in config.subjects):
@@ -164,7 +152,27 @@ def _memory(options: WriteOptions, target: Target) -> Memory:
     return memory_of(options.checkpoint, f"stream {target.stream} on {options.servers}")
 
 
-def _find(options: WriteOptions, subjects: str | None) -> str | None:
+def find(options: WriteOptions, subjects: str | None, *, kind: str = "stream") -> StreamInfo | None:
+    """The stream that the options name or that takes ``subjects``; None where rows may go to any.
+
+    Raises :class:`WriteError` when it is missing, or the server does not answer.
+    """
+    try:
+        client_for(options.servers)
+        stream = options.stream or _named(options, subjects)
+        return None if stream is None else jetstream_for(options.servers).stream_info(stream)
+    except StreamNotFoundError:
+        name = (options.stream or "").removeprefix(_PREFIXES[kind])
+        raise WriteError(f"there is no {kind} {name} on {options.servers}") from None
+    except NoRespondersError:
+        raise WriteError(f"{options.servers} has no JetStream") from None
+    except ReadError as error:
+        raise WriteError(str(error)) from error
+    except PeltonError as error:
+        raise WriteError(f"{options.servers}: {error}") from error
+
+
+def _named(options: WriteOptions, subjects: str | None) -> str | None:
     if subjects is None:
         if options.exactly_once in (IDS, BATCH):
             raise WriteError(
