@@ -1,6 +1,8 @@
 """``pelton spark watch``: messages as lines, as JSON, as rows of a table."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pelton.cli.__main__ import main
+from pelton.cli.spark.env import NAMES
 from pelton.cli.spark.watch import COLUMNS, Queries, line_of, parse_message
 from pelton.sync import connect
 from pelton.testing import LocalServer
@@ -126,3 +129,24 @@ def test_the_table(server, capsys, monkeypatch):
     out = capsys.readouterr().out
     for word in ("QUERY", "LAG", "orders", "1,500"):
         assert word in out
+
+
+@pytest.mark.parametrize("java", ["on the path", "of the extra"])
+def test_the_environment_of_sparks_own_commands(capsys, monkeypatch, java):
+    for name in NAMES:
+        monkeypatch.setenv(name, "")  # so that what the command sets is undone
+        monkeypatch.delenv(name)
+    if java == "of the extra":
+        monkeypatch.setattr("pelton.spark.java.shutil.which", lambda _: None)
+    assert main(["spark", "env"]) == 0
+    lines = capsys.readouterr().out
+    said = subprocess.run(
+        ["sh", "-c", f'{lines}"$JAVA_HOME/bin/java" --add-modules=jdk.incubator.vector -version'],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "version" in said.stderr
+    assert f"export PYSPARK_PYTHON={sys.executable}\n" in lines
+    assert main(["spark", "env", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(NAMES)

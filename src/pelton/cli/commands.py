@@ -169,6 +169,7 @@ SPARK: dict[str, Row] = {
     "watch": ("Show the progress of streaming queries.", "spark.watch", "watch"),
     "package": ("Make an archive for the machines of a cluster.", "spark.package", "package"),
     "prepare": ("Make sessions on this machine start sooner.", "spark.prepare", "prepare"),
+    "env": ("Print the environment for Spark's own commands.", "spark.env", "env"),
 }
 PIPELINE: dict[str, Row] = {
     "check": ("Check a file and draw its graph.", "spark.pipeline", "check"),
