@@ -550,6 +550,57 @@ def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server
     assert "raw: running" in out
 
 
+RUNNING = """
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Sum(StatefulProcessor):
+    def init(self, handle):
+        self._sum = handle.getValueState("sum", "total long")
+
+    def handleInputRows(self, key, rows, timers):
+        total = self._sum.get()[0] if self._sum.exists() else 0
+        for part in rows:
+            total += int(part.number.sum())
+        self._sum.update((total,))
+        yield pd.DataFrame({"parity": [key[0]], "total": [total]})
+
+    def close(self):
+        pass
+
+
+def running(rows):
+    odd = rows.selectExpr("cast(data as string) % 2 as parity", "cast(cast(data as string) as long) as number")
+    odd = odd.selectExpr("cast(parity as int) as parity", "number")
+    return odd.groupBy("parity").transformWithStateInPandas(
+        Sum(), "parity int, total long", "append", "none")
+"""
+
+
+def test_transform_with_state_has_its_store(tmp_path, server, js, spark):
+    """Spark allows it with RocksDB alone, which is not the default; the state goes on in the next run."""
+    (tmp_path / "running_sums.py").write_text(RUNNING)
+    file = tmp_path / "sums.yaml"
+    file.write_text(f"""
+pipeline: sums
+sources: {{raw: {{format: jetstream, stream: IN, servers: "{server.url}", startingOffsets: earliest}}}}
+steps: {{summed: {{from: raw, python: "running_sums:running"}}}}
+sinks:
+  sums: {{from: summed, format: jetstream_delta, path: sums, query: own}}
+""")
+    before = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
+    for batch in (range(10), range(10, 20)):
+        publish(js, "in", batch)
+        run(load(file), spark, once=True)
+    rows = DeltaTable(tmp_path / "sums").to_pyarrow_table().to_pylist()
+    assert sorted((row["parity"], row["total"]) for row in rows) == [
+        *((0, 20), (0, 90)),
+        *((1, 25), (1, 100)),
+    ]
+    assert spark.conf.get("spark.sql.streaming.stateStore.providerClass") == before
+
+
 def test_steps_of_state_are_seen(tmp_path, server, js, spark):
     pipeline = load(written(tmp_path, server))
     frames = Frames(pipeline, spark)

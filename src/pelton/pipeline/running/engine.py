@@ -31,7 +31,7 @@ from pelton.spark.versions import number_of
 from pelton.spark.watching.listening import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -47,6 +47,8 @@ _OPEN = (
     "groups that its watermark has not passed are not written by --once: they stay in the state, and"
     " a later run writes them when newer rows have come"
 )
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _WORKER_GONE = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
@@ -77,6 +79,7 @@ class Engine:
         self._failures: dict[str, str] = {}
         self._counts: list[Counts] = []
         self._restarts: Counter[str] = Counter()
+        self._timed: set[str] = set()  # queries with transformWithState
         self._listener: Listener | None = None
         self._watch: Watch | None = None
         self.warnings: list[str] = []
@@ -132,15 +135,30 @@ class Engine:
         where = checkpoint(self._pipeline.state, query.name)
         where.mkdir(parents=True, exist_ok=True)
         try:
-            self._running[query.name] = (
-                writer.queryName(f"{self._pipeline.name}-{query.name}")
-                .option("checkpointLocation", where.as_uri())
-                .start()
-            )
+            with self._with_store_of(query):
+                self._running[query.name] = (
+                    writer.queryName(f"{self._pipeline.name}-{query.name}")
+                    .option("checkpointLocation", where.as_uri())
+                    .start()
+                )
         except Exception as error:  # from Spark: a checkpoint of another plan, a refused sink
             said = self._pipeline.hide(brief(error))
             raise StepError(f"query {query.name}: {said}") from error
         self.board.started(query)
+
+    @contextlib.contextmanager
+    def _with_store_of(self, query: Query) -> Iterator[None]:
+        """Let a query begin with RocksDB, which transformWithState needs; a file may name another store."""
+        conf = self._spark.conf
+        kept = str(conf.get(_STORE))
+        needed = query.name in self._timed and _STORE not in self._pipeline.spark
+        if needed:
+            conf.set(_STORE, _ROCKSDB)
+        try:
+            yield
+        finally:
+            if needed:
+                conf.set(_STORE, kept)
 
     def look(self) -> bool:
         """Whether any query still runs. Raises :class:`QueryEndedError` if one has failed."""
@@ -227,9 +245,12 @@ class Engine:
             [sink] = sinks
             seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
             rows = frames.sink(sink)
+            state = keeps_state(rows)
+            if any(name.startswith("TransformWithState") for name in state):
+                self._timed.add(query.name)
             if found is not None:
                 look_at_sink(pipeline, query, sink, rows.schema, found)
-                if self._once and sink.mode == "append" and "Aggregate" in keeps_state(rows):
+                if self._once and sink.mode == "append" and "Aggregate" in state:
                     found.warn(f"sinks.{sink.name}", sink.line, _OPEN)
             writer = streamed(sink, rows, lambda error: self._failed(query, sink, error))
         if self._once:
