@@ -32,7 +32,7 @@ KINDS = [*available_servers((2, 9)), *(["older"] if command_of("older") else [])
 def order(number):
     """What is published, and why it is no order; "" for a good one."""
     if number % 97 == 5:
-        return b"not JSON", ["has_ids", "has_amount"]
+        return b"not JSON", ["is_json", "has_ids", "has_amount"]
     made = {"id": f"o{number}", "customer": f"c{number % CUSTOMERS}", "amount": number * 0.75}
     if number % 101 == 7:
         made["id" if number % 2 else "customer"] = None
