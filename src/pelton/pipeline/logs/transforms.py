@@ -1,7 +1,7 @@
 """From messages to lines: functions from a DataFrame to a DataFrame, for ``.transform``.
 
-``shipped`` splits the columns of ``format("jetstream")``, ``parsed`` parses the text of each line,
-``per_minute`` counts. All use Spark's own expressions: no Python runs per row.
+``shipped`` splits the columns of ``format("jetstream")``, ``parsed`` parses the text of each line;
+``lines`` does both, as a step of a pipeline. All use Spark's own expressions: no Python runs per row.
 
 The shape of a line decides how it is parsed. The first shape that fits applies:
 
@@ -69,6 +69,11 @@ _LEVEL_WORDS = (
 )
 
 
+def lines(messages: DataFrame, time_zone: str = "UTC") -> DataFrame:
+    """Messages of the log stream as parsed lines: :func:`shipped`, then :func:`parsed`."""
+    return messages.transform(shipped).transform(parsed(time_zone))
+
+
 def shipped(messages: DataFrame) -> DataFrame:
     """Messages of the log stream (read with headers) as lines with their origin, and ``raw``.
 
@@ -115,18 +120,6 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
         )
 
     return transform
-
-
-def per_minute(lines: DataFrame) -> DataFrame:
-    """Lines per minute, program and level.
-
-    A line without a time counts in the minute it was stored, one without a program as "".
-    """
-    return lines.groupBy(
-        F.date_trunc("minute", F.coalesce("time", "ts")).alias("minute"),
-        F.coalesce("program", F.lit("")).alias("program"),
-        "level",
-    ).agg(F.count(F.lit(1)).alias("lines"))
 
 
 def _shape() -> Column:

@@ -154,7 +154,7 @@ class Engine:
                     active = True
                     continue
                 self.board.ended(query.name, said)
-                raise QueryEndedError(f"query {query.name}: {said}") from None
+                raise type(error)(f"query {query.name}: {said}") from None
             if not runs:
                 self.board.ended(query.name)
             active |= runs
