@@ -80,6 +80,14 @@ def test_a_good_file_is_read():
     assert "hush" not in repr(made)
 
 
+def test_sums_and_maintenance_of_an_upsert():
+    more = "keys: [a], sums: [n, m], maintainEvery: 50, retention: 90m}"
+    sinks = pipeline(GOOD.replace('keys: "a, b", sequence: seq, deleteWhen: gone}', more)).sinks
+    upsert = sinks["latest"].upsert
+    assert upsert is not None
+    assert (upsert.sums, upsert.maintain_every, upsert.keep_hours) == (("n", "m"), 50, 2)
+
+
 def test_a_stream_is_read_from_its_begin_unless_the_file_says_otherwise():
     text = GOOD.replace(", startingOffsets: {ORDERS: 41}", "")
     assert pipeline(text).sources["raw"].options["startingOffsets"] == "earliest"
@@ -161,6 +169,9 @@ sinks:
         ("trigger: 1m}", "query: shared}", 22, "can share a query; leave query out"),
         ("with: {limit", "wiht: {limit", 10, "did you mean with?"),
         ("sinks:\n", "sinks:\n  x: 5\n", 20, "must be keys and values (from, where, select, ...)"),
+        ("deleteWhen: gone}", "deleteWhen: gone, sums: [n]}", 21, "deleteWhen removes are unknown"),
+        ("deleteWhen: gone}", "maintainEvery: 0}", 21, "maintainEvery is '0', but must be a whole"),
+        ("deleteWhen: gone}", "retention: 5m}", 21, "retention is '5m', but must be a duration of an"),
         ("expect: {has_id: id is not null}", "expect: yes", 17, "expect must be names with a text each"),
     ],
 )  # fmt: skip

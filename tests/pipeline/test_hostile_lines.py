@@ -1,11 +1,13 @@
 """Lines of any bytes through the transforms and into the tables: each line is exactly one row."""
 
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pelton.pipeline.logs.landing import Landing
-from pelton.pipeline.logs.transforms import parsed, shipped
+from pelton.pipeline.logs.transforms import lines
+from pelton.spark.tables import append
 from tests.pipeline.test_transforms import HEADERS, MESSAGES, STORED
 from tests.ways import length
 
@@ -99,28 +101,35 @@ _lines = st.one_of(
 ).map(lambda line: line.replace(b"\n", b""))
 
 
-def land(spark, landing, lines, zone):
-    first = landing.landed.last_seq + 1
+class Landing:
+    """The table of lines in a folder."""
+
+    def __init__(self, folder):
+        self.path = folder / "lines"
+        self.last_seq = 0
+
+
+def land(spark, landing, texts, zone):
+    first = landing.last_seq + 1
     rows = [
         (first + at, "logs.box.x", STORED, HEADERS, bytearray(line))
-        for at, line in enumerate(lines)
+        for at, line in enumerate(texts)
     ]
     messages = spark.createDataFrame(rows, MESSAGES)
-    landing.step(messages.transform(shipped).transform(parsed(zone)), "query", first)
+    append(lines(messages, zone), first, landing.path, query_id="query")
+    landing.last_seq += len(texts)
     return first
 
 
 def stored(landing, first):
-    table = landing.lines.scan(
-        landing.lines.delta.schema().to_arrow().names, first - 1, landing.landed.last_seq
-    )
+    table = DeltaTable(landing.path).to_pyarrow_dataset().to_table(filter=pc.field("seq") >= first)
     table.validate(full=True)
     return sorted(table.to_pylist(), key=lambda row: row["seq"])
 
 
-def check(rows, lines, first):
-    assert [row["seq"] for row in rows] == list(range(first, first + len(lines)))
-    for row, line in zip(rows, lines, strict=True):
+def check(rows, texts, first):
+    assert [row["seq"] for row in rows] == list(range(first, first + len(texts)))
+    for row, line in zip(rows, texts, strict=True):
         whole = row["raw_bytes"] if row["raw_bytes"] is not None else row["raw"].encode()
         assert whole == line
         assert row["time"] is None or 1 <= row["time"].year <= 9999
@@ -129,7 +138,7 @@ def check(rows, lines, first):
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory):
-    return Landing(tmp_path_factory.mktemp("tables"), "LOGS@2026")
+    return Landing(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
@@ -143,9 +152,9 @@ def test_lines_that_ended_a_run(spark, landing, zone):
 
 @settings(max_examples=length(4, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    lines=st.lists(_lines, min_size=200, max_size=200),
+    texts=st.lists(_lines, min_size=200, max_size=200),
     zone=st.sampled_from(["UTC", "Europe/Berlin"]),
 )
-def test_each_line_is_one_row(spark, landing, lines, zone):
-    first = land(spark, landing, lines, zone)
-    check(stored(landing, first), lines, first)
+def test_each_line_is_one_row(spark, landing, texts, zone):
+    first = land(spark, landing, texts, zone)
+    check(stored(landing, first), texts, first)

@@ -1,203 +1,140 @@
-"""Two tables from one query: each line once in both, wherever between them a process dies."""
+"""The pipeline of ``pelton run``: each line once in both tables, wherever it dies; and the summary."""
 
-import shutil
-import uuid
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from deltalake import DeltaTable, write_deltalake
 
-from pelton.pipeline.logs.landing import (
-    LINES_SCHEMA,
-    Landing,
-    batch_function,
-    count_lines,
-    summarise,
-)
-from pelton.pipeline.logs.transforms import parsed, per_minute, shipped
-from pelton.spark.tables.data_files import write_rows
-from pelton.spark.tables.places import place
-from pelton.spark.tables.stream_tables import Batch
+from pelton.client.base.models import StreamConfig
+from pelton.pipeline import run
+from pelton.pipeline.logs import names
+from pelton.pipeline.logs.parts import bundled
+from pelton.pipeline.logs.settings import Settings
+from pelton.pipeline.logs.tables import Landed, LogTables
+from pelton.pipeline.running import engine
+from pelton.pipeline.running.supervising import QueryEndedError
+from tests.pipeline.test_pipeline_runs import dies_behind
 from tests.ways import skip_other_servers
 
-SOURCE = "LOGS@2026"
+LINES = [
+    b"Sep 22 04:45:01 box a: b",
+    b"Sep 22 04:45:59 box a: c",
+    b"Sep 22 04:45:59 box a: error",
+    b"2026-10-16 23:04:01 status installed x",
+    b"free",
+]
 
 
-def rows_of(first, last):
-    """Lines first to last; five minutes, three programs, one of them without a name."""
-    rows = [
-        {
-            "seq": seq,
-            "ts": 1_000_000 * 60 * (seq % 5),
-            "time": None if seq % 7 == 0 else 1_000_000 * (60 * (seq % 3) + seq % 60),
-            "level": ("info", "error")[seq % 2],
-            "program": ("a", "b", None)[seq % 3],
-            "identity": "1-2-3-a-0",
-            "offset": seq * 10,
-            "raw": f"line {seq}",
-        }
-        for seq in range(first, last + 1)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=LINES_SCHEMA)
-
-
-def append(landing, first, last, batch_id):
-    """What the first half of a step does, without Spark."""
-    where = place(landing.lines.path)
-    [file] = write_rows([rows_of(first, last)], where, LINES_SCHEMA, f"q-{uuid.uuid4().hex}")
-    batch = Batch("q", batch_id, SOURCE, last)
-    landing.lines.append([file], batch)
-    return batch
-
-
-def counts_of(landing):
-    rows = landing.counts.delta.to_pyarrow_table().to_pylist()
-    keys = [(row["minute"], row["program"], row["level"]) for row in rows]
-    assert len(set(keys)) == len(keys)
-    return {key: row["lines"] for key, row in zip(keys, rows, strict=True)}
-
-
-def expected_counts(last):
-    counted = count_lines(pa.Table.from_batches([rows_of(1, last)])).to_pylist()
-    return {(row["minute"], row["program"], row["level"]): row["lines"] for row in counted}
-
-
-def test_counts_follow_lines_and_catch_up_after_a_death_between_the_two(tmp_path):
-    landing = Landing(tmp_path, SOURCE)
-    landing._count(append(landing, 1, 100, 0))
-    assert counts_of(landing) == expected_counts(100)
-    append(landing, 101, 150, 1)
-    again = Landing(tmp_path, SOURCE)
-    assert again.landed.rows == 150
-    assert again.landed.last_seq == 150
-    assert sum(counts_of(again).values()) == 100
-    again.catch_up()
-    again.catch_up()
-    assert counts_of(again) == expected_counts(150)
-    again._count(Batch("q", 1, SOURCE, 150))
-    assert counts_of(again) == expected_counts(150)
-
-
-def test_counts_of_a_compacted_table(tmp_path):
-    landing = Landing(tmp_path, SOURCE)
-    for number in range(5):
-        append(landing, number * 20 + 1, number * 20 + 20, number)
-    landing.lines.delta.optimize.compact()
-    landing.catch_up()
-    assert counts_of(landing) == expected_counts(100)
-
-
-def test_another_life_of_the_stream_is_counted_for_itself(tmp_path):
-    landing = Landing(tmp_path, SOURCE)
-    landing._count(append(landing, 1, 10, 0))
-    other = Landing(tmp_path, "LOGS@2027")
-    assert other.landed.last_seq == 0
-    assert other.landed.rows == 10
+def held(folder, name):
+    return DeltaTable(folder / name).to_pyarrow_table().to_pylist()
 
 
 def test_the_summary_agrees_or_not(tmp_path):
-    landing = Landing(tmp_path, SOURCE)
-    landing._count(append(landing, 1, 90, 0))
-    summary = summarise(landing, 90, drained=True)
+    tables = LogTables(tmp_path)
+    empty = tables.summarise(0, drained=True, unread={})
+    assert empty.agrees
+    assert tables.landed() == Landed(0, 0)
+    rows = [{"seq": seq, "identity": "1-2-3-a-0", "offset": seq * 10} for seq in range(1, 91)]
+    write_deltalake(tmp_path / "lines", pa.Table.from_pylist(rows))
+    counts = [
+        {"program": program, "level": level, "lines": 15, "seq": 90}
+        for program in ("a", "b", "")
+        for level in ("info", "error")
+    ]
+    write_deltalake(tmp_path / "counts", pa.Table.from_pylist(counts))
+    assert tables.landed() == Landed(90, 90)
+    summary = tables.summarise(90, drained=True, unread={"x.log": "gone"})
     assert summary.agrees
     assert (summary.rows, summary.distinct_lines, summary.counted) == (90, 90, 90)
     assert summary.programs == [("", 30), ("a", 30), ("b", 30)]
     assert summary.levels == [("error", 45), ("info", 45)]
-    assert not summarise(landing, 91, drained=True).agrees
+    assert summary.unread == {"x.log": "gone"}
+    assert not tables.summarise(91, drained=True, unread={}).agrees
 
 
-def test_an_empty_landing_has_a_summary(tmp_path):
-    assert summarise(Landing(tmp_path, SOURCE), 0, drained=True).agrees
+@pytest.fixture
+def publish(client):
+    """Publishes lines as the shipper does, on a stream of this test."""
+    js = client.jetstream()
+    js.create_stream(StreamConfig(name=names.STREAM, subjects=[f"{names.SUBJECT_PREFIX}.>"]))
+
+    def lines(count):
+        first = js.stream_info(names.STREAM).state.last_seq
+        for at in range(first, first + count):
+            headers = {names.IDENTITY_HEADER: "1-2-3-a-0", names.OFFSET_HEADER: str(at)}
+            js.publish("logs.box.x", LINES[at % len(LINES)], headers=headers)
+
+    yield lines
+    js.delete_stream(names.STREAM)
 
 
-def test_duckdb_and_polars_read_both_tables(tmp_path):
-    landing = Landing(tmp_path, SOURCE)
-    landing._count(append(landing, 1, 90, 0))
-    lines = landing.lines.delta.to_pyarrow_dataset()
-    counts = landing.counts.delta.to_pyarrow_dataset()
-    joined = duckdb.sql(
-        "select (select count(*) from lines), (select sum(lines) from counts),"
-        " (select max(seq) from lines)"
-    ).fetchall()
-    assert joined == [(90, 90, 90)]
-    assert lines is not counts
-    frame = polars.read_delta(str(tmp_path / "counts"))
-    assert frame["lines"].sum() == 90
-    assert polars.read_delta(str(tmp_path / "lines")).height == 90
-
-
-class Death(Exception):
-    """Stands for the end of the process."""
-
-
-def dies_at(landing, where):
-    """Let the landing die in its next step."""
-    count = landing._count
-
-    def die(*arguments):
-        raise Death
-
-    def count_and_die(batch):
-        count(batch)
-        raise Death
-
-    if where == "before the files":
-        landing.step = die
-    elif where == "before the commit":
-        landing.lines.append = die
-    elif where == "between the tables":
-        landing._count = die
-    elif where == "after both":
-        landing._count = count_and_die
-
-
-def lines_of(reader, stream, **given):
-    options = {"servers": stream.url, "stream": stream.name, "includeHeaders": "true", **given}
-    messages = reader.format("jetstream").options(**options).load()
-    return messages.transform(shipped).transform(parsed())
-
-
-def run_query(spark, stream, folder, die_at=None):
-    """One life of a query over all there is; the landing as it was left."""
-    landing = Landing(folder / "tables", SOURCE)
-    landing.catch_up()
-    dies_at(landing, die_at)
-    lines = lines_of(spark.readStream, stream, startingOffsets="earliest", maxOffsetsPerTrigger=40)
-    query = (
-        lines.writeStream.foreachBatch(batch_function(landing))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    if die_at is None:
-        query.awaitTermination(120)
-    else:
-        with pytest.raises(PySparkException, match="Death"):
-            query.awaitTermination(120)
-    return landing
+def counts_of(lines):
+    """Lines per minute, program and level, and the last sequence of each."""
+    counted: Counter[tuple[datetime, str, str]] = Counter()
+    last = {}
+    for row in lines:
+        minute = (row["time"] or row["ts"]).replace(second=0, microsecond=0)
+        key = minute, row["program"] or "", row["level"]
+        counted[key] += 1
+        last[key] = max(last.get(key, 0), row["seq"])
+    return {key: (number, last[key]) for key, number in counted.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(240)
-def test_a_query_that_dies_everywhere_lands_every_message_once(spark, stream, tmp_path, request):
+def test_a_pipeline_that_dies_everywhere_lands_every_message_once(
+    spark, server, publish, tmp_path, request, monkeypatch
+):
     skip_other_servers(request)
-    stream.fill(60)
-    for where in ("before the files", "before the commit", "between the tables", "after both"):
-        run_query(spark, stream, tmp_path, die_at=where)
-    run_query(spark, stream, tmp_path)
-    # A checkpoint that is gone: everything is read again, nothing is added twice.
-    stream.fill(30)
-    shutil.rmtree(tmp_path / "checkpoint")
-    landing = run_query(spark, stream, tmp_path)
-    rows = landing.lines.delta.to_pyarrow_table()
-    assert sorted(rows["seq"].to_pylist()) == list(range(1, 91))
-    by_spark = lines_of(spark.read, stream).transform(per_minute).collect()
-    in_table = landing.counts.delta.to_pyarrow_table().to_pylist()
-    assert sum(row["lines"] for row in in_table) == 90
-    assert {(row.minute, row.program, row.level): row["lines"] for row in by_spark} == {
-        (row["minute"].replace(tzinfo=None), row["program"], row["level"]): row["lines"]
-        for row in in_table
+    settings = Settings(
+        nats_port=int(server.url.rpartition(":")[2]),
+        http_port=0,
+        store=tmp_path,
+        logs=None,
+        once=True,
+        server_command=(),
+        trigger_seconds=0.0,
+    )
+    pipeline = bundled(settings)
+    assert list(pipeline.sinks) == ["lines", "counts"]
+    for where, sink in (("nowhere", ""), ("between the tables", "lines"), ("after both", "counts")):
+        publish(30)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "write_batch", dies_behind(sink, 1))
+            if where == "nowhere":
+                run(pipeline, spark, once=True)
+                continue
+            with pytest.raises(QueryEndedError, match="told to die"):
+                run(pipeline, spark, once=True)
+        tables = LogTables(settings.tables)
+        many = 60 if sink == "lines" else 90
+        assert tables.landed() == Landed(many, many)
+        assert tables.summarise(many, drained=True, unread={}).agrees == (sink == "counts")
+        run(pipeline, spark, once=True)
+    publish(30)
+    run(pipeline, spark, once=True)
+    lines = held(settings.tables, "lines")
+    assert sorted(row["seq"] for row in lines) == list(range(1, 121))
+    assert {row["time"] for row in lines if row["program"] == "dpkg"} == {
+        datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC)
     }
+    counts = held(settings.tables, "counts")
+    assert counts_of(lines) == {
+        (row["minute"], row["program"], row["level"]): (row["lines"], row["seq"]) for row in counts
+    }
+    assert len(counts) == len(counts_of(lines))
+    assert LogTables(settings.tables).summarise(120, drained=True, unread={}).agrees
+
+
+def test_the_columns_of_both_tables():
+    """``docs/topics/pipeline.md`` names them."""
+    page = (Path(__file__).parents[2] / "docs" / "topics" / "pipeline.md").read_text()
+    settings = Settings(4222, 8222, Path("/store"), None, False, (), 1.0)
+    pipeline = bundled(settings)
+    assert all(f"`{name}`" in page for name in pipeline.steps["parsed"].select)
+    assert pipeline.sinks["lines"].place == "/store/tables/lines"
+    assert pipeline.trigger_seconds == 1.0

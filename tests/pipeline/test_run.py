@@ -67,11 +67,12 @@ class Run:
         return self.process.communicate(timeout=240)[0]
 
     def children(self) -> dict[str, list[int]]:
-        try:
-            record: dict[str, list[int]] = json.loads((self.store / "children.json").read_text())
-        except (OSError, ValueError):
-            return {}
-        return record
+        """The server, which the command starts, and the JVM, which the pipeline starts."""
+        found: dict[str, list[int]] = {}
+        for folder in (self.store, self.store / "state"):
+            with contextlib.suppress(OSError, ValueError):
+                found |= json.loads((folder / "children.json").read_text())
+        return found
 
     def living(self, name: str) -> int | None:
         """The process id of a child that runs now; the record may be that of an earlier run."""
@@ -159,6 +160,9 @@ def test_bad_arguments_are_one_line(job, complaint, tmp_path):
     (tmp_path / "file").write_text("")
     assert "--store" in complaint("--store", str(tmp_path / "file"))
     assert "/nowhere/server" in complaint("--server-command", "/nowhere/server")
+    assert "'-1' is not a number of seconds" in complaint("--trigger-seconds=-1")
+    (job.store / "tables" / "lines").mkdir(parents=True)
+    assert "does not know them" in complaint()
 
 
 def test_a_taken_port_is_one_line(job):

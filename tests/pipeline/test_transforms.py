@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pelton.pipeline.logs.transforms import parsed, per_minute, shipped
+from pelton.pipeline.logs.transforms import lines as lines_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -141,7 +141,7 @@ def through(spark, lines, headers=HEADERS, zone="UTC"):
         (seq + 1, "logs.box.x", STORED, headers, bytearray(line)) for seq, line in enumerate(lines)
     ]
     messages = spark.createDataFrame(rows, MESSAGES)
-    return messages.transform(shipped).transform(parsed(zone))
+    return lines_of(messages, zone)
 
 
 def test_every_shape(spark):
@@ -178,19 +178,3 @@ def test_messages_that_no_shipper_made_are_rows_too(spark, headers):
     [row] = through(spark, [b"Sep 22 04:45:01 box a: b"], headers).collect()
     assert (row.host, row.file, row.offset) == (None, None, None)
     assert row.program == "a"
-
-
-def test_counts(spark):
-    lines = [
-        b"Sep 22 04:45:01 box a: b",
-        b"Sep 22 04:45:59 box a: c",
-        b"Sep 22 04:45:59 box a: error",
-        b"free",
-    ]
-    counted = through(spark, lines).transform(per_minute).collect()
-    minute = datetime(2026, 9, 22, 4, 45)
-    assert {(row.minute, row.program, row.level): row.lines for row in counted} == {
-        (minute, "a", "info"): 2,
-        (minute, "a", "error"): 1,
-        (datetime(2026, 11, 20, 18, 0), "", "info"): 1,
-    }

@@ -1,5 +1,6 @@
 """Tables inside Spark: batch and streaming, killed between two commits, raced, with new columns."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,44 @@ def test_upserts_and_several_tables_from_one_batch(spark, tmp_path):
         upsert(nulls, 0, tmp_path / "n", keys=["device"], query_id="q")
     with pytest.raises(TableError, match="upsert needs the column key"):
         upsert(nulls, 0, tmp_path / "n", keys=["key"], query_id="q")
+
+
+def test_sums_and_regular_maintenance(spark, tmp_path):
+    """Each batch counts once, and a row that goes aside does not count."""
+    side = tmp_path / "side"
+    given = {"keys": ["key"], "sums": ["n"], "query_id": "q", "maintain_every": 2, "keep_hours": 1}
+    aside = {"on_row_error": "side", "error_path": side}
+    for batch in (0, 1, 1, 2):
+        rows = spark.range(batch * 10, batch * 10 + 10).selectExpr(
+            "id % 3 as key",
+            "id as seq",
+            "if(id % 7 = 0, null, 1L) as n",
+            "cast(if(id = 5, x'ff', x'41') as string) as word",
+        )
+        with pytest.warns(UserWarning, match="1 row") if batch == 0 else contextlib.nullcontext():
+            upsert(rows, batch, tmp_path / "sums", **given, **aside)
+        plain = rows.select("seq")
+        append(plain, batch, tmp_path / "all", query_id="q", maintainEvery="2", retention="1h")
+    held = DeltaTable(tmp_path / "sums").to_pyarrow_table().to_pylist()
+    wanted = {key: [seq for seq in range(key, 30, 3) if seq != 5] for key in range(3)}
+    assert {row["key"]: (row["seq"], row["n"]) for row in held} == {
+        key: (max(seqs), sum(seq % 7 > 0 for seq in seqs)) for key, seqs in wanted.items()
+    }
+    assert sequences(place(tmp_path / "all")) == list(range(30))
+    # Version 2 has batch 1, version 3 one file of both batches; 4 has batch 2, and 5 one file again.
+    files = [len(DeltaTable(tmp_path / "all", version=each).file_uris()) for each in range(2, 6)]
+    assert files[1::2] == [1, 1]
+    assert files[0] > 1
+    assert DeltaTable(tmp_path / "all").version() == 5
+    assert list((tmp_path / "sums" / "_delta_log").glob("*.checkpoint.parquet"))
+    for bad, options in (
+        ("word is string", {"sums": ["word"]}),
+        ("key is bigint", {"sums": ["key"]}),
+        ("needs the column m", {"sums": ["m"]}),
+        ("leave out one", {"sums": ["n"], "delete_when": "n > 1"}),
+    ):
+        with pytest.raises(TableError, match=bad):
+            upsert(rows, 3, tmp_path / "sums", keys=["key"], query_id="q", **options)
 
 
 def test_an_upsert_of_a_few_rows_has_a_few_tasks(spark, tmp_path):

@@ -4,8 +4,8 @@ import json
 import os
 import threading
 
-import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pelton.client.sync import connect
 from pelton.spark.reading.plan import COLUMNS
 from pelton.spark.session import jvm_pid
-from pelton.spark.tables.stream_tables import Batch, Table, write_files
+from pelton.spark.tables import append
 from tests.peers import ServerProcess
 from tests.spark.servers import Stream
 
@@ -274,12 +274,11 @@ def test_errors_say_what_is_wrong(spark, stream):
 def test_tables_take_batches_from_executors(spark, stream, tmp_path):
     stream.fill(500)
     rows = reading(spark.read, stream, minPartitions=3).select("seq", "subject", "data")
-    schema = pa.schema([("seq", pa.int64()), ("subject", pa.string()), ("data", pa.binary())])
-    table = Table(tmp_path / "t", schema)
-    files = write_files(rows, table, "q-0")
-    assert len(files) == 3
-    assert table.append(files, Batch("q", 0, "S", 500))
-    assert sorted(table.delta.to_pyarrow_table()["seq"].to_pylist()) == list(range(1, 501))
+    for _ in range(2):
+        append(rows, 0, tmp_path / "t", query_id="q")
+    table = DeltaTable(tmp_path / "t")
+    assert len(table.file_uris()) == 3
+    assert sorted(table.to_pyarrow_table()["seq"].to_pylist()) == list(range(1, 501))
 
 
 class Registered(DataSource):

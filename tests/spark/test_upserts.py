@@ -1,5 +1,6 @@
 """Upserts: the table is a dictionary of the newest rows, whatever comes twice, late or at once."""
 
+import contextlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +71,51 @@ def test_the_newest_row_of_each_key(tmp_path_factory, batches, again):
         mark = Mark("another query", number)
         merge(rows_of(newest), where, keys=KEYS, sequence="seq", mark=mark)
     assert held(where) == model
+
+
+SUMMED = pa.schema(
+    [("k", pa.string()), ("seq", pa.int64()), ("n", pa.int64()), ("x", pa.float64())]
+)
+ADDED = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.tuples(st.integers(1, 50), st.integers(-5, 5) | st.none()),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("rules", [False, True])
+@settings(max_examples=length(6, 15), deadline=None)
+@given(st.lists(ADDED, min_size=1, max_size=5), st.lists(st.booleans(), min_size=5, max_size=5))
+def test_sums_are_those_of_all_rows_of_a_key(tmp_path_factory, rules, batches, again):
+    where = place(tmp_path_factory.mktemp("sums") / "t")
+    model: dict[str, tuple[int, int | None]] = {}
+    if rules:
+        Tables().create(where, SUMMED)
+        DeltaTable(where.uri).alter.add_constraint({"known": "seq > 0"})
+    for number, batch in enumerate(batches):
+        rows = [{"k": key, "seq": seq, "n": n, "x": float(seq)} for key, (seq, n) in batch.items()]
+        for _ in range(1 + again[number]):
+            upserts.HERE = Tables()
+            table = pa.Table.from_pylist(rows, schema=SUMMED)
+            mark = Mark("q", number)
+            merge(table, where, keys=["k"], sequence="seq", sums=["n"], mark=mark)
+        for key, (seq, n) in batch.items():
+            newest, total = model.get(key, (0, None))
+            both = [each for each in (n, total) if each is not None]
+            model[key] = max(seq, newest), sum(both) if both else None
+    held = DeltaTable(where.uri).to_pyarrow_table().to_pylist()
+    assert {row["k"]: (row["seq"], row["n"]) for row in held} == model
+    assert all(row["x"] == row["seq"] for row in held)
+    assert len(held) == len(model)
+
+
+def test_a_sum_that_is_too_large(tmp_path):
+    for number, error in ((0, False), (1, True)):
+        rows = pa.Table.from_pylist([{"k": "a", "seq": 1, "n": 2**63 - 1}], schema=SUMMED)
+        mark = Mark("q", number)
+        with pytest.raises(TableError, match="sum of n") if error else contextlib.nullcontext():
+            merge(rows, place(tmp_path / "t"), keys=["k"], sequence="seq", sums=["n"], mark=mark)
 
 
 def test_what_it_says_it_did(tmp_path):

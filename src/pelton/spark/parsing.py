@@ -116,7 +116,7 @@ def size(text: str) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
-_DURATIONS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATIONS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(text: str) -> float:

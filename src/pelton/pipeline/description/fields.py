@@ -6,7 +6,7 @@ A wrong value adds a problem and gives the default, so all faults are found at o
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pelton.pipeline.description.document import Items, Section, Text
 from pelton.pipeline.description.keys import names
@@ -14,11 +14,13 @@ from pelton.pipeline.description.problems import did_you_mean
 from pelton.spark.parsing import OptionError, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pelton.pipeline.description.document import Value
     from pelton.pipeline.description.keys import Key
     from pelton.pipeline.description.problems import Problems
+
+T = TypeVar("T")
 
 
 class Fields:
@@ -116,6 +118,15 @@ class Fields:
             return duration(text)
         except OptionError as wanted:
             self.problem(key, f"{key} is {text!r}, but must be {wanted}, or 0")
+            return None
+
+    def parsed(self, key: str, parse: Callable[[str], T]) -> T | None:
+        """A value that a parser of options reads; None if it is missing or wrong."""
+        text = self.text(key)
+        try:
+            return None if text is None else parse(text)
+        except OptionError as wanted:
+            self.problem(key, f"{key} is {text!r}, but must be {wanted}")
             return None
 
     def pairs(self, key: str, *, example: str) -> dict[str, str]:

@@ -26,7 +26,9 @@ class FunctionMissing(Exception):
 
 def function_of(call: Call, folder: Path) -> Callable[..., Any]:
     """The function. Loads its module if necessary. Raises :class:`FunctionMissing`."""
-    if str(folder) not in sys.path:
+    # Only if the module is there: other modules of the folder would hide those of other packages.
+    beside = folder / call.module.partition(".")[0]
+    if (beside.is_dir() or beside.with_suffix(".py").exists()) and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(call.module)

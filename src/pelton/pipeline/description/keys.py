@@ -58,12 +58,15 @@ SINK = (
 UPSERT = (
     Key("keys", "Columns that identify a row."),
     Key("sequence", "Column that orders the rows of a key; seq."),
+    Key("sums", "Columns that are added up over all rows of a key."),
     Key("deleteWhen", "A condition: a row that meets it removes the row of its key."),
     Key("mergeSchema", "true adds columns that the table does not have."),
     Key(
         "ifBehind",
         "If the table is gone or holds less than before: fail, begin again there, or fill it.",
     ),
+    Key("maintainEvery", "Maintain the table after so many commits."),
+    Key("retention", "How long maintainEvery keeps files of old versions: 7d."),
     Key("onRowError", "A row that the table cannot hold: fail, or side (it goes to errorPath)."),
     Key("errorPath", "Side output: a folder of Parquet files."),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pelton.spark.tables.options import KEEP_HOURS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -67,15 +69,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Upsert:
-    """A Delta table that keeps the newest row of each key."""
+    """A Delta table that keeps the newest row of each key, and sums over all rows of a key."""
 
     path: str
     keys: tuple[str, ...]
     sequence: str = "seq"
+    sums: tuple[str, ...] = ()
     delete_when: str | None = None
     merge_schema: bool = False
     storage: dict[str, str] = field(default_factory=dict, repr=False)
     if_behind: str = "fail"
+    maintain_every: int | None = None
+    keep_hours: int = KEEP_HOURS
     on_row_error: str = "fail"
     error_path: str | None = None
 

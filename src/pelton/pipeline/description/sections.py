@@ -29,7 +29,7 @@ from pelton.pipeline.description.model import (
     Upsert,
 )
 from pelton.spark.holding import BEGIN, FAIL, FILL
-from pelton.spark.parsing import OptionError
+from pelton.spark.parsing import OptionError, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,6 +188,7 @@ class Sections:
 
     def _upsert(self, fields: Fields) -> Upsert | None:
         from pelton.spark.tables.aside_options import SIDE, AsideOptions
+        from pelton.spark.tables.options import KEEP_HOURS, hours
         from pelton.spark.tables.places import place
 
         for key in ("partitionBy", "options"):
@@ -198,9 +199,14 @@ class Sections:
         if not keys and not fields.has("keys"):
             fields.problem("upsert", "keys is missing: which columns identify a row? keys: [id]")
         sequence = fields.text("sequence") if fields.has("sequence") else "seq"
+        sums = fields.texts("sums", example="[amount]")
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
+        if sums and delete_when is not None:
+            fields.problem("sums", "sums of rows that deleteWhen removes are unknown")
         merge_schema = fields.flag("mergeSchema")
         if_behind = fields.word("ifBehind", (FAIL, BEGIN, FILL)) or FAIL
+        maintain_every = fields.parsed("maintainEvery", count)
+        keep_hours = fields.parsed("retention", hours) or KEEP_HOURS
         on_row_error = fields.word("onRowError", (FAIL, SIDE)) or FAIL
         error_path = fields.text("errorPath") if fields.has("errorPath") else None
         storage = {name: text for name, text in self._defaults.items() if is_storage(name)}
@@ -227,10 +233,13 @@ class Sections:
             path,
             keys,
             sequence,
+            sums,
             delete_when,
             merge_schema,
             short,
             if_behind,
+            maintain_every,
+            keep_hours,
             on_row_error,
             error_path,
         )

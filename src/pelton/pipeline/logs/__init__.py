@@ -8,10 +8,11 @@
 ``following``     the open files
 ``chain``         publishes messages so that each is stored only after the one before it
 ``shipper``       publishes lines so that a kill neither loses nor doubles any
-``transforms``    DataFrame to DataFrame: messages to lines, text to columns, lines to counts
-``landing``       writes each micro-batch into the two tables, exactly once
+``logs.yaml``     the pipeline from the stream to the tables
+``transforms``    DataFrame to DataFrame: messages to lines, text to columns
+``tables``        reads the tables
 ``server``        the server that the job starts
-``parts``         the shipper and Spark beside the main thread
+``parts``         the shipper and the pipeline beside the main thread
 ``progress``      the display during a run, and the summary
 ``settings``      the options of the command line
 ``run``           ``pelton run``: puts all of the above together

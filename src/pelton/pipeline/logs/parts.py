@@ -1,4 +1,4 @@
-"""The two parts of the main job that work beside its main thread: the shipper, and Spark.
+"""The two parts of the main job that work beside its main thread: the shipper, and the pipeline.
 
 The main thread reads their progress from attributes. They keep their errors for the main thread to
 raise.
@@ -6,14 +6,12 @@ raise.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import socket
 import threading
 import zoneinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pelton.client.sync import connect
 from pelton.errors import not_installed
@@ -21,22 +19,18 @@ from pelton.pipeline.logs import names
 from pelton.pipeline.logs.chain import Chain
 from pelton.pipeline.logs.settings import RunError
 from pelton.pipeline.logs.shipper import Shipper, ship_forever
-from pelton.pipeline.running.supervising import (
-    JvmDied,
-    QueryEndedError,
-    brief,
-    check_query,
-    stop_after_batch,
-)
+from pelton.pipeline.running.supervising import JvmDied, QueryEndedError, brief
 
 if TYPE_CHECKING:
-    from pelton.client.base.models import StreamInfo
-    from pelton.errors import PeltonError
-    from pelton.pipeline.children import Children
-    from pelton.pipeline.logs.landing import Landing
-    from pelton.pipeline.logs.settings import Settings
+    from pyspark.sql import SparkSession
 
-_OFFSETS_PER_BATCH = 200_000
+    from pelton.errors import PeltonError
+    from pelton.pipeline.description.model import Pipeline
+    from pelton.pipeline.logs.settings import Settings
+    from pelton.pipeline.running.job import Job
+    from pelton.pipeline.running.numbers import QueryNumbers
+
+_FILE = Path(__file__).with_name("logs.yaml")
 # The server is a child of this process: it is back at once, or not at all.
 _RECONNECT_ATTEMPTS = 8
 
@@ -48,7 +42,8 @@ class ShipperThread:
         """Start nothing yet; ``stopping`` ends the shipper."""
         self.trouble = ""
         self.failure: Exception | None = None
-        self.drained = False
+        self.drained = threading.Event()
+        """With ``once``: no more lines will be shipped."""
         self._settings = settings
         self._stopping = stopping
         self._shipper: Shipper | None = None
@@ -100,130 +95,117 @@ class ShipperThread:
 
                 if settings.once:
                     shipper.drain()
-                    self.drained = True
                 else:
                     ship_forever(shipper, self._stopping.wait, tell)
                 shipper.close()
         except Exception as error:  # the main thread reports it, whatever it is
             self.failure = error
+        finally:
+            self.drained.set()
 
 
-class SparkThread:
-    """The session and the query. They take ten seconds to start, so a thread starts them."""
+class PipelineThread:
+    """The pipeline of ``logs.yaml`` in a separate thread, because Spark takes seconds to start."""
 
-    def __init__(self, settings: Settings, stream: StreamInfo, children: Children) -> None:
-        """Start nothing yet; ``children`` records the JVM."""
+    def __init__(
+        self, settings: Settings, drained: threading.Event, stopping: threading.Event
+    ) -> None:
+        """Start nothing yet. ``stopping`` ends the pipeline at the end of a batch.
+
+        With ``once`` it ends when it has processed what was in the stream after ``drained`` was set.
+        """
+        self.running = False
+        self.batches = 0
         self._settings = settings
-        self._stream = stream
-        self._children = children
-        self._session: Any = None
-        self._query: Any = None
-        self._landing: Landing | None = None
+        self._drained = drained
+        self._stopping = stopping
+        self._session: SparkSession | None = None
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name="spark", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="pipeline", daemon=True)
 
     @property
-    def running(self) -> bool:
-        """Whether the query has been started."""
-        return self._query is not None
-
-    @property
-    def rows(self) -> int:
-        """Rows in the table of lines."""
-        return self._landing.landed.rows if self._landing else 0
-
-    @property
-    def batches(self) -> int:
-        """Micro-batches of this run."""
-        return self._landing.landed.batches if self._landing else 0
+    def ended(self) -> bool:
+        """Whether the pipeline and its JVM have ended."""
+        return not self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread that starts Spark."""
+        """Start Spark and the pipeline."""
         self._thread.start()
 
-    def landed_seq(self) -> int:
-        """The sequence up to which everything is in the tables."""
-        landed = self._landing.landed.last_seq if self._landing else 0
-        with contextlib.suppress(
-            Exception
-        ):  # no progress yet, or the JVM is gone, which check() reports
-            progress = self._query.lastProgress if self._query is not None else None
-            if progress is not None:
-                ended = json.loads(progress["sources"][0]["endOffset"])
-                landed = max(landed, int(ended["seq"]))
-        return landed
-
-    def check(self) -> None:
-        """Raise RunError if Spark has ended."""
-        log = self._settings.store / "log" / "spark.log"
-        if isinstance(self._failure, ModuleNotFoundError):
-            raise RunError(str(not_installed(self._failure, "spark")))
-        if self._failure is not None:
-            raise RunError(f"Spark failed: {brief(self._failure)} (see {log})")
-        if self._query is None:
-            return
-        try:
-            check_query(self._query)
-        except JvmDied as error:
-            raise RunError(f"{error} (see {log}); run again to continue") from None
-        except QueryEndedError as error:
-            raise RunError(f"the Spark query failed: {error} (see {log})") from None
-
-    def stop_query(self) -> Landing | None:
-        """Finish the current batch and stop; the tables, or None if Spark was not up yet."""
-        if self._query is None:
-            return None
-        stop_after_batch([self._query])
-        landing = self._landing
-        if landing is not None:
-            landing.catch_up()
-        return landing
+    def join(self) -> None:
+        """Wait for the end after the stop event."""
+        self._thread.join()
 
     def close(self) -> None:
-        """End the JVM."""
+        """End the JVM, also in the middle of a batch."""
         from pelton.spark.session import end_session
 
-        if self._session is not None:
-            end_session(self._session)
-        self._children.forget("jvm")
+        if (spark := self._session) is not None:
+            end_session(spark)
+        self._thread.join(timeout=15)
+
+    def check(self) -> None:
+        """Raise RunError if the pipeline has failed."""
+        error = self._failure
+        if error is None:
+            return
+        if isinstance(error, ModuleNotFoundError):
+            raise RunError(str(not_installed(error, "spark")))
+        from pelton.pipeline.running.frames import StepError
+        from pelton.pipeline.running.queries import StateError
+
+        plain = isinstance(error, QueryEndedError | StepError | StateError)
+        text = "; ".join(str(error).splitlines()) if plain else f"Spark failed: {brief(error)}"
+        again = "; run again to continue" if isinstance(error, JvmDied) else ""
+        raise RunError(f"{text} (see {self._settings.state / 'log' / 'spark.log'}){again}")
 
     def _work(self) -> None:
         try:
-            self._start_query()
+            self._run()
         except Exception as error:  # check() reports it in the main thread, whatever it is
             self._failure = error
 
-    def _start_query(self) -> None:
-        from pelton.pipeline.logs.landing import Landing, batch_function
-        from pelton.pipeline.logs.transforms import parsed, shipped
-        from pelton.spark.session import jvm_pid, session
+    def _run(self) -> None:
+        from pelton.pipeline.running.job import own_session, taken
+        from pelton.spark.connection import forget_all
 
-        settings, stream = self._settings, self._stream
-        spark = self._session = session("pelton run", log_file=settings.store / "log" / "spark.log")
-        pid = jvm_pid(spark)
-        if pid is not None:
-            self._children.remember("jvm", pid)
-        landing = Landing(settings.store / "tables", f"{stream.config.name}@{stream.created}")
-        landing.catch_up()
-        self._landing = landing
-        messages = (
-            spark.readStream.format("jetstream")
-            .option("servers", settings.url)
-            .option("stream", names.STREAM)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
-            .option("includeHeaders", "true")
-            .load()
-        )
-        lines = messages.transform(shipped).transform(parsed(local_time_zone()))
-        seconds = 0 if settings.once else settings.trigger_seconds
-        self._query = (
-            lines.writeStream.foreachBatch(batch_function(landing))
-            .queryName("lines")
-            .option("checkpointLocation", str(settings.store / "checkpoint"))
-            .trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
-            .start()
-        )
+        once = self._settings.once
+        with taken(bundled(self._settings)) as job, own_session(job) as spark:
+            self._session = spark
+            try:
+                # Land lines while others are still shipped; then what there is up to the last one.
+                if once and not self._drained.is_set():
+                    self._go(job, spark, stopping=self._drained)
+                if not self._stopping.is_set():
+                    self._go(job, spark, once=once, stopping=self._stopping)
+            finally:
+                self._session = None
+                forget_all()  # the server is about to end
+
+    def _go(
+        self, job: Job, spark: SparkSession, *, stopping: threading.Event, once: bool = False
+    ) -> None:
+        before = self.batches
+
+        def show(queries: list[QueryNumbers]) -> None:
+            self.running = True
+            self.batches = before + sum(query.batches for query in queries)
+
+        job.run(spark, once=once, stopping=stopping, show=show)
+
+
+def bundled(settings: Settings) -> Pipeline:
+    """The pipeline of ``logs.yaml``, with its variables."""
+    from pelton.pipeline.description.reading import load
+
+    milliseconds = 0 if settings.once else round(settings.trigger_seconds * 1000)
+    variables = {
+        "SERVER": settings.url,
+        "TABLES": str(settings.tables),
+        "TIME_ZONE": local_time_zone(),
+        "TRIGGER": f"{milliseconds}ms" if milliseconds else "0",
+    }
+    return load(_FILE, state=settings.state, environment=variables)
 
 
 def local_time_zone() -> str:

@@ -1,14 +1,14 @@
-"""``pelton run``: server, shipper and Spark query in one command, from log files to tables.
+"""``pelton run``: server, shipper and a pipeline in one command, from log files to tables.
 
 .. code-block:: text
 
     pelton run ──┬── pelton-server         child process; stream LOGS under DATA/jetstream
                    ├── thread "shipper"        files ─► stream, a connection of its own
-                   ├── thread "spark"          JVM, child process; stream ─► tables
+                   ├── thread "pipeline"       JVM, child process; logs.yaml: stream ─► tables
                    └── main thread             watches them, shows numbers, decides when to end
 
 Everything is kept below one folder, so the job can be killed at any moment and started again: it
-reads from the stream and the tables what is stored, shipped and landed.
+reads from the stream what is shipped, and from the pipeline's state and the tables what is landed.
 
 Each part's own module says how the part keeps its promise.
 """
@@ -25,7 +25,7 @@ from pelton.errors import PeltonError
 from pelton.pipeline.children import Children, FolderInUseError
 from pelton.pipeline.logs import names
 from pelton.pipeline.logs.files import DEFAULT_PATTERN, BadLogPathError, check, find_files
-from pelton.pipeline.logs.parts import ShipperThread, SparkThread
+from pelton.pipeline.logs.parts import PipelineThread, ShipperThread
 from pelton.pipeline.logs.progress import Display, Numbers
 from pelton.pipeline.logs.server import (
     check_alive,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pelton.client.sync import Client
+    from pelton.pipeline.logs.tables import LogTables
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -71,7 +72,7 @@ class Job:
         self._stopping = threading.Event()
         self._server: subprocess.Popen[bytes] | None = None
         self._shipper = ShipperThread(settings, self._stopping)
-        self._spark: SparkThread | None = None
+        self._pipeline = PipelineThread(settings, self._shipper.drained, self._stopping)
         self._stage = "starting the server"
 
     def run(self) -> int:
@@ -86,16 +87,20 @@ class Job:
             self._server = start_server(settings, children)
             cleanup.callback(stop_server, self._server, children)
             client = cleanup.enter_context(connect(settings, self._server))
-            stream = ensure_stream(client)
+            ensure_stream(client)
             self._shipper.start()
             cleanup.callback(self._shipper.join)
-            self._spark = SparkThread(settings, stream, children)
-            self._spark.start()
-            cleanup.callback(self._spark.close)
+            self._pipeline.start()
+            cleanup.callback(self._pipeline.close)
             cleanup.callback(self._stopping.set)
+            from pelton.pipeline.logs.tables import (
+                LogTables,
+            )  # takes long; nothing waits for it here
+
+            tables = LogTables(settings.tables)
             with Display(self._console) as display:
-                self._watch(client, display)
-            return self._finish(client)
+                self._watch(client, tables, display)
+            return self._finish(client, tables)
 
     def _check_input(self) -> None:
         from pelton.spark.java import JavaNotFoundError, ensure_java
@@ -105,6 +110,12 @@ class Job:
             ensure_java()
         except (BadLogPathError, JavaNotFoundError) as error:
             raise RunError(str(error)) from None
+        tables, state = self._settings.tables, self._settings.state
+        if (tables / "lines").exists() and not any(state.glob("checkpoints/*/offsets/*")):
+            raise RunError(
+                f"{tables} has lines, but {state} does not know them, so each would be written"
+                f" again: remove {tables}, or choose another --store"
+            )
         if not find_files(self._settings.logs, self._settings.store) and self._settings.once:
             where = self._settings.logs or DEFAULT_PATTERN
             raise RunError(f"no readable log file in {where}; name some with --logs or LOGS=")
@@ -119,7 +130,7 @@ class Job:
             raise RunError(f"cannot use --store {self._settings.store}: {error.strerror}") from None
         return children
 
-    def _watch(self, client: Client, display: Display) -> None:
+    def _watch(self, client: Client, tables: LogTables, display: Display) -> None:
         """Watch the parts until it is time to end."""
         while not self._stopping.wait(_LOOK_EVERY_SECONDS):
             self._check_parts()
@@ -131,59 +142,48 @@ class Job:
                     Numbers(stage=self._stage, trouble=f"the server does not answer: {error}")
                 )
                 continue
-            spark = self._spark
-            assert spark is not None
-            landed = spark.landed_seq()
-            self._stage = self._stage_now(spark)
+            landed = tables.landed()
+            self._stage = self._stage_now()
             display.tell(
                 Numbers(
                     stage=self._stage,
                     files=self._shipper.files,
                     stored=state.messages,
                     shipped=self._shipper.acked,
-                    rows=spark.rows,
-                    lag=max(0, state.last_seq - landed),
-                    batches=spark.batches,
+                    rows=landed.rows,
+                    lag=max(0, state.last_seq - landed.last_seq),
+                    batches=self._pipeline.batches,
                     trouble=self._shipper.trouble,
                 )
             )
-            # The order matters: the stream's state is read before `drained`, so no input is
-            # missing from it.
-            if self._settings.once and self._shipper.drained and spark.running:
-                last = client.jetstream().stream_info(names.STREAM).state.last_seq
-                if spark.landed_seq() >= last:
-                    return
+            if self._pipeline.ended:
+                self._check_parts()
+                return
 
-    def _stage_now(self, spark: SparkThread) -> str:
-        if not spark.running:
+    def _stage_now(self) -> str:
+        if not self._pipeline.running:
             return "starting Spark"
         return "draining" if self._settings.once else "running"
 
     def _check_parts(self) -> None:
         """Raise RunError if a part has ended that must not."""
-        server, spark = self._server, self._spark
-        assert server is not None
-        assert spark is not None
-        check_alive(server, self._settings)
+        assert self._server is not None
+        check_alive(self._server, self._settings)
         if self._shipper.failure is not None:
             raise RunError(f"shipping failed: {self._shipper.failure}")
-        spark.check()
+        self._pipeline.check()
 
-    def _finish(self, client: Client) -> int:
+    def _finish(self, client: Client, tables: LogTables) -> int:
         """Stop the writing parts, then print the summary."""
-        from pelton.pipeline.logs.landing import summarise
-
         drained = self._settings.once and not self._stopping.is_set()
         self._stopping.set()
         self._shipper.join()
-        spark = self._spark
-        assert spark is not None
-        landing = spark.stop_query()
-        if landing is None:
+        self._pipeline.join()
+        self._check_parts()
+        if not self._pipeline.running:
             self._console.print("stopped before the first batch; the next run continues from here")
             return 1 if self._settings.once else 0
         messages = client.jetstream().stream_info(names.STREAM).state.messages
-        summary = summarise(landing, messages, drained=drained)
-        summary.unread = self._shipper.unread
-        summary.print(self._console, str(self._settings.store / "tables"))
+        summary = tables.summarise(messages, drained=drained, unread=self._shipper.unread)
+        summary.print(self._console, str(tables.folder))
         return 0 if summary.agrees or not self._settings.once else 1

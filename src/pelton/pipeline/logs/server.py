@@ -21,7 +21,6 @@ from pelton.pipeline.logs.settings import LOOPBACK, RunError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pelton.client.base.models import StreamInfo
     from pelton.client.sync import Client
     from pelton.pipeline.children import Children
     from pelton.pipeline.logs.settings import Settings
@@ -74,19 +73,18 @@ def stop_server(server: subprocess.Popen[bytes], children: Children) -> None:
     children.forget("server")
 
 
-def ensure_stream(client: Client) -> StreamInfo:
-    """The stream of log lines, created if it does not exist."""
+def ensure_stream(client: Client) -> None:
+    """Create the stream of log lines if it does not exist."""
     jetstream = client.jetstream()
     wanted = f"{names.SUBJECT_PREFIX}.>"
     try:
         with contextlib.suppress(StreamExistsError):
-            return jetstream.create_stream(StreamConfig(name=names.STREAM, subjects=[wanted]))
+            jetstream.create_stream(StreamConfig(name=names.STREAM, subjects=[wanted]))
         info = jetstream.stream_info(names.STREAM)
     except PeltonError as error:
         raise RunError(f"cannot create stream {names.STREAM}: {error}") from None
     if wanted not in (info.config.subjects or []):
         raise RunError(f"stream {names.STREAM} is not for {wanted}: choose another --store")
-    return info
 
 
 def last_line(path: Path) -> str:

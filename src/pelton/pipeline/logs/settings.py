@@ -6,6 +6,7 @@ Does not know the parts of the job.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
@@ -38,6 +39,16 @@ class Settings:
     trigger_seconds: float
 
     @property
+    def state(self) -> Path:
+        """The state folder of the pipeline."""
+        return self.store / "state"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of both tables."""
+        return self.store / "tables"
+
+    @property
     def url(self) -> str:
         """The address of the server."""
         return f"nats://{LOOPBACK}:{self.nats_port}"
@@ -63,7 +74,7 @@ def parse_arguments(argv: Sequence[str]) -> Settings:
     )
     parser.add_argument("--server-command", help="another server to start, such as nats-server")
     parser.add_argument(
-        "--trigger-seconds", type=float, default=1.0, help="a micro-batch at most this often (1)"
+        "--trigger-seconds", type=_seconds, default=1.0, help="a micro-batch at most this often (1)"
     )
     given = parser.parse_args(argv)
     own = [sys.executable, "-m", "pelton.server"]
@@ -90,6 +101,13 @@ def _port(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (seconds := float(text)) < float("inf"):
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
 
 
 def complain(line: str) -> int:

@@ -1,7 +1,7 @@
 """From messages to lines: functions from a DataFrame to a DataFrame, for ``.transform``.
 
-``shipped`` splits the columns of ``format("jetstream")``, ``parsed`` parses the text of each line,
-``per_minute`` counts. All use Spark's own expressions: no Python runs per row.
+``shipped`` splits the columns of ``format("jetstream")``, ``parsed`` parses the text of each line;
+``lines`` does both, as a step of a pipeline. All use Spark's own expressions: no Python runs per row.
 
 The shape of a line decides how it is parsed. The first shape that fits applies:
 
@@ -57,6 +57,19 @@ APT = (
 ISO_PROGRAM = rf"{_ANY}^(?:<([0-9]{{1,3}})>)?{_STAMP}{_FRACTION_AND_ZONE} [^ :\[\]]+ {_PROGRAM}"
 ISO = rf"{_ANY}^\[?{_STAMP}{_FRACTION_AND_ZONE}\]?[: ]*(.*)$"
 
+# The fields of each shape, in groups of its pattern. So the pattern is matched once for all fields. The
+# message is the last field, because it may hold the separator.
+_FIELDS = ("priority", "day", "clock", "fraction", "zone", "program", "pid", "message")
+_SEPARATOR = "\x01"
+_SHAPES = {
+    "syslog": (SYSLOG, ("$1", "$2 $3", "$4", "", "", "$5", "$6", "$7")),
+    "dpkg": (DPKG, ("", "$1", "$2", "", "", "dpkg", "", "$3")),
+    "alternatives": (ALTERNATIVES, ("", "$2", "$3", "", "", "$1", "", "$4")),
+    "apt": (APT, ("", "$1", "$2", "", "", "apt", "", "")),
+    "iso_program": (ISO_PROGRAM, ("$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8")),
+    "iso": (ISO, ("", "$1", "$2", "$3", "$4", "", "", "$5")),
+}
+
 _SEVERITIES = ("critical", "critical", "critical", "error", "warning", "notice", "info", "debug")
 # The most severe word wins, whatever the order in the line. It does not count inside a longer name
 # such as libgpg-error0.
@@ -67,6 +80,11 @@ _LEVEL_WORDS = (
     ("debug", "debug|trace"),
     ("notice", "notice"),
 )
+
+
+def lines(messages: DataFrame, time_zone: str = "UTC") -> DataFrame:
+    """Messages of the log stream as parsed lines: :func:`shipped`, then :func:`parsed`."""
+    return messages.transform(shipped).transform(parsed(time_zone))
 
 
 def shipped(messages: DataFrame) -> DataFrame:
@@ -102,82 +120,53 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
 
     def transform(lines: DataFrame) -> DataFrame:
         return (
+            # A column of its own for what is used several times: otherwise Spark may compute it again.
             lines.withColumn("shape", _shape())
+            .withColumn("fields", _fields())
             .withColumn("time", _time(time_zone))
-            .withColumn("program", _program())
-            .withColumn(
-                "pid",
-                _group({"syslog": (SYSLOG, 6), "iso_program": (ISO_PROGRAM, 7)}).try_cast("int"),
-            )
+            .withColumn("time", _in_range(F.col("time")))
+            .withColumn("program", _field("program"))
+            .withColumn("pid", _field("pid").try_cast("int"))
             .withColumn("message", _message())
             .withColumn("level", _level())
-            .drop("shape")
+            .drop("shape", "fields")
         )
 
     return transform
 
 
-def per_minute(lines: DataFrame) -> DataFrame:
-    """Lines per minute, program and level.
-
-    A line without a time counts in the minute it was stored, one without a program as "".
-    """
-    return lines.groupBy(
-        F.date_trunc("minute", F.coalesce("time", "ts")).alias("minute"),
-        F.coalesce("program", F.lit("")).alias("program"),
-        "level",
-    ).agg(F.count(F.lit(1)).alias("lines"))
-
-
 def _shape() -> Column:
-    raw = F.col("raw")
-    patterns = {
-        "syslog": SYSLOG,
-        "dpkg": DPKG,
-        "alternatives": ALTERNATIVES,
-        "apt": APT,
-        "iso_program": ISO_PROGRAM,
-        "iso": ISO,
-    }
     chosen = F.lit(None).cast("string")
-    for name, pattern in reversed(patterns.items()):
-        chosen = F.when(raw.rlike(pattern), F.lit(name)).otherwise(chosen)
+    for name, (pattern, _) in reversed(_SHAPES.items()):
+        chosen = F.when(F.col("raw").rlike(pattern), F.lit(name)).otherwise(chosen)
     return chosen
 
 
-def _group(groups: dict[str, tuple[str, int]]) -> Column:
-    """A group of the pattern of the line's shape.
-
-    Null for other shapes, and if the group did not match.
-    """
+def _fields() -> Column:
+    """The fields of the line; null for a line of unknown shape."""
     chosen = F.lit(None).cast("string")
-    for shape, (pattern, index) in groups.items():
-        taken = F.nullif(F.regexp_extract("raw", pattern, index), F.lit(""))
-        chosen = F.when(F.col("shape") == shape, taken).otherwise(chosen)
-    return chosen
+    for name, (pattern, fields) in _SHAPES.items():
+        text = F.regexp_replace("raw", pattern, _SEPARATOR.join(fields))
+        chosen = F.when(F.col("shape") == name, text).otherwise(chosen)
+    return F.split(chosen, _SEPARATOR, len(_FIELDS))
+
+
+def _field(name: str) -> Column:
+    """A field of the line; null if its shape does not have it, or the text does not."""
+    return F.nullif(F.get("fields", _FIELDS.index(name)), F.lit(""))
 
 
 def _time(time_zone: str) -> Column:
-    day = {
-        "dpkg": (DPKG, 1),
-        "alternatives": (ALTERNATIVES, 2),
-        "apt": (APT, 1),
-        "iso_program": (ISO_PROGRAM, 2),
-        "iso": (ISO, 1),
-    }
-    clock = {shape: (pattern, index + 1) for shape, (pattern, index) in day.items()}
-    fraction = {"iso_program": (ISO_PROGRAM, 4), "iso": (ISO, 3)}
-    zone = {"iso_program": (ISO_PROGRAM, 5), "iso": (ISO, 4)}
-    local = F.concat_ws(" ", _group(day), _group(clock))
-    text = F.concat(local, F.lit("."), F.rpad(F.coalesce(_group(fraction), F.lit("0")), 6, "0"))
+    local = F.concat_ws(" ", _field("day"), _field("clock"))
+    text = F.concat(local, F.lit("."), F.rpad(F.coalesce(_field("fraction"), F.lit("0")), 6, "0"))
     local_form = "yyyy-MM-dd HH:mm:ss.SSSSSS"
-    named = F.regexp_replace(_group(zone), "^(Z|UTC|GMT)$", "+00:00")
+    named = F.regexp_replace(_field("zone"), "^(Z|UTC|GMT)$", "+00:00")
     named = F.regexp_replace(named, "^([+-][0-9]{2}):?([0-9]{2})$", "$1:$2")
     zoned = F.try_to_timestamp(F.concat(text, named), F.lit(f"{local_form}xxx"))
     plain = F.try_to_timestamp(text, F.lit(local_form))
-    return _in_range(
+    return (
         F.when(F.col("shape") == "syslog", _to_utc(_syslog_time(time_zone), time_zone))
-        .when(named.isNotNull(), zoned)
+        .when(_field("zone").isNotNull(), zoned)
         .otherwise(_to_utc(plain, time_zone))
     )
 
@@ -197,10 +186,9 @@ def _syslog_time(time_zone: str) -> Column:
     The year is this year, or last year if the time would otherwise be after the line was stored.
     """
     stored = F.from_utc_timestamp("ts", time_zone)
-    parts = [F.regexp_extract("raw", SYSLOG, index) for index in (2, 3, 4)]
 
     def in_year(year: Column) -> Column:
-        text = F.concat_ws(" ", year.cast("string"), *parts)
+        text = F.concat_ws(" ", year.cast("string"), _field("day"), _field("clock"))
         return F.try_to_timestamp(text, F.lit("yyyy MMM d HH:mm:ss"))
 
     # A day of tolerance: clocks differ, and a zone may be wrong.
@@ -209,34 +197,10 @@ def _syslog_time(time_zone: str) -> Column:
     return F.when(this_year <= at_latest, this_year).otherwise(in_year(F.year(stored) - 1))
 
 
-def _program() -> Column:
-    named = _group(
-        {
-            "syslog": (SYSLOG, 5),
-            "iso_program": (ISO_PROGRAM, 6),
-            "alternatives": (ALTERNATIVES, 1),
-        }
-    )
-    shape = F.col("shape")
-    return F.when(shape.isin("dpkg", "apt"), shape).otherwise(named)
-
-
 def _message() -> Column:
-    text = _group(
-        {
-            "syslog": (SYSLOG, 7),
-            "dpkg": (DPKG, 3),
-            "alternatives": (ALTERNATIVES, 4),
-            "iso_program": (ISO_PROGRAM, 8),
-            "iso": (ISO, 5),
-        }
-    )
     shape = F.col("shape")
-    return (
-        F.when(shape == "apt", F.col("raw"))
-        .when(shape.isNotNull(), F.rtrim(F.coalesce(text, F.lit("")), F.lit("\r")))
-        .otherwise(text)
-    )
+    text = F.coalesce(_field("message"), F.lit(""))
+    return F.when(shape == "apt", F.col("raw")).when(shape.isNotNull(), F.rtrim(text, F.lit("\r")))
 
 
 def _level() -> Column:
@@ -245,7 +209,7 @@ def _level() -> Column:
     Lines that only name packages and paths are not searched for words, except for apt's own
     ``Error:``.
     """
-    priority = _group({"syslog": (SYSLOG, 1), "iso_program": (ISO_PROGRAM, 1)}).try_cast("int")
+    priority = _field("priority").try_cast("int")
     severities = F.array(*(F.lit(name) for name in _SEVERITIES))
     by_priority = F.try_element_at(severities, priority % 8 + 1)
     by_word = F.lit("info")

@@ -173,7 +173,7 @@ class Engine:
                     active = True
                     continue
                 self.board.ended(query.name, said)
-                raise QueryEndedError(f"query {query.name}: {said}") from None
+                raise type(error)(f"query {query.name}: {said}") from None
             if not runs and not self._took_all(query):
                 self._start(query, self._prepare(query))
                 runs = True

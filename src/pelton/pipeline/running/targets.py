@@ -225,11 +225,10 @@ def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str)
     from pelton.spark.tables.commits import HERE, Write, batch_of, check
     from pelton.spark.tables.places import place
     from pelton.spark.tables.schemas import arrow_schema, check_rules
+    from pelton.spark.tables.upserts import check_columns
 
     into: Any = sink.upsert
-    for name in (*into.keys, into.sequence):
-        if name not in schema.names:
-            raise TableError(f"upsert needs the column {name}; there are {', '.join(schema.names)}")
+    check_columns(schema, into.keys, into.sequence, into.sums, into.delete_when)
     table_place = place(into.path, into.storage or None)
     memory = memory_of(where, str(table_place))
     table = HERE.opened(table_place)

@@ -3,7 +3,7 @@
 A repeated batch is harmless because each sink recognizes it::
 
     jetstream_delta      the table's log has (query, batch): nothing is committed
-    upsert               the same; rows that are not newer change nothing
+    upsert               the same; rows that are not newer change nothing but sums
     jetstream, buckets   message ids of (query, batch, partition, row), looked up in the stream
     anything else        never shares a batch: it is Spark's own sink in a query of its own
 """
@@ -107,10 +107,13 @@ def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
         into.path,
         keys=into.keys,
         sequence=into.sequence,
+        sums=into.sums,
         delete_when=into.delete_when,
         merge_schema=into.merge_schema,
         storage=into.storage or None,
         if_behind=into.if_behind,
+        maintain_every=into.maintain_every,
+        keep_hours=into.keep_hours,
         on_row_error=into.on_row_error,
         error_path=into.error_path,
     )

@@ -11,7 +11,6 @@
 ``merges``, ``key_matching``           the rows that a batch replaces, and their files
 ``merges_by_rules``                    the same for tables with constraints and the like
 ``compaction``, ``replacing``          one file from many; files replaced in one commit
-``stream_tables``                      tables that record the sequence up to which they have a stream
 ``maintenance``                        compactions, checkpoints, vacuum
 =====================================  ===========================================================
 

@@ -17,6 +17,7 @@ Does not depend on Spark.
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pelton.spark.tables import compaction
 from pelton.spark.tables.files import actions_of
+from pelton.spark.tables.options import KEEP_HOURS, LEAST_KEEP_HOURS
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from pelton.spark.tables.places import Place
 
 TARGET_BYTES = 128 * 2**20
-KEEP_HOURS = 7 * 24
-LEAST_KEEP_HOURS = 1
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,19 @@ def maintain(place: Place, plan: Plan) -> Report:
         raise TableError(f"cannot maintain the table {place}: {problem}") from None
     report.seconds = round(time.monotonic() - began, 3)
     return report
+
+
+def maintain_regularly(place: Place, table: DeltaTable | None, every: int, keep_hours: int) -> None:
+    """Maintain a table if its new version is a multiple of ``every``.
+
+    The batch is committed already, so an error is only a warning.
+    """
+    if table is None or table.version() % every:
+        return
+    try:
+        maintain(place, Plan(keep_hours=keep_hours))
+    except TableError as problem:
+        warnings.warn(str(problem), stacklevel=2)
 
 
 def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:

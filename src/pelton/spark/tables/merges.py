@@ -64,8 +64,8 @@ class _Made:
 
 @dataclass
 class _Found:
-    """For each row of a file: the batch's row with its key, or -1; and whether the batch's is
-    newer.
+    """For each row of a file: the batch's row with its key, or -1; and whether it changes the row:
+    if it is newer, or if the batch has sums.
     """
 
     file: Active
@@ -225,7 +225,7 @@ class Merge:
         columns = [pa.concat_arrays([each[one] for each in waiting]) for one in schema.names]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         at = self._keys.rows_of(rows)
-        newer = self._newer(at, rows.column(self._batch.sequence))
+        newer = at >= 0 if self._batch.sums else self._newer(at, rows.column(self._batch.sequence))
         done = 0
         for each in begun:
             more = each.rows - len(each.at)
@@ -261,12 +261,29 @@ class Merge:
             update = changed.copy()
             update[changed] = ~self._deletes[ours[changed]]
             old = rows.filter(pa.array(update))
-            new = self._batch.rows.take(pa.array(ours[update]))
-            names = {*new.column_names}
-            columns = [new[one.name] if one.name in names else old[one.name] for one in schema]
-            yield from _as(schema, columns)
+            columns = self._merged(old, ours[update])
+            yield from _as(schema, [columns[one.name] for one in schema])
         if begin != len(at):
             raise TableError(f"{file.logged} of {self._place} changed while it was read")
+
+    def _merged(self, old: pa.RecordBatch, at: _Numbers) -> dict[str, Any]:
+        """The columns of rows of a file, with those of the batch's rows ``at`` in their place."""
+        batch = self._batch
+        new = batch.rows.take(pa.array(at))
+        columns = {name: old[name] for name in old.schema.names}
+        if not batch.sums:
+            return columns | {name: new[name] for name in new.column_names}
+        newer = pa.array(self._newer(at, old[batch.sequence]))
+        for name in new.column_names:
+            if name in batch.sums:
+                try:
+                    both = pc.add_checked(old[name], new[name])
+                except pa.ArrowInvalid:
+                    raise TableError(f"upsert: the sum of {name} is too large for it") from None
+                columns[name] = pc.coalesce(both, old[name], new[name])
+            else:
+                columns[name] = pc.if_else(newer, new[name], old[name])
+        return columns
 
     def _inserted(self, new: _Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Rows whose keys the table lacks; columns that the batch lacks are null."""

@@ -43,6 +43,8 @@ class Rows:
     deletes: pa.Array
     keys: tuple[str, ...]
     sequence: str
+    sums: tuple[str, ...] = ()
+    """Columns that are added to those of the table, whichever row is newer."""
 
 
 def has_rules(table: DeltaTable) -> bool:
@@ -59,6 +61,7 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
     before, version = snapshot(table).files.keys(), table.version()
     source = batch.rows.append_column(_DELETE, batch.deletes)
     values = {_quoted(name): f"source.{_quoted(name)}" for name in batch.rows.column_names}
+    sums = {each: _sum(each) for each in map(_quoted, batch.sums)}
     sequence, delete = _quoted(batch.sequence), f"source.{_quoted(_DELETE)}"
     newer = f"source.{sequence} > target.{sequence}"
     merging = table.merge(
@@ -69,7 +72,9 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
         commit_properties=write.properties(),
     )
     merging = merging.when_matched_delete(f"{newer} AND {delete}")
-    merging = merging.when_matched_update(values, newer)
+    merging = merging.when_matched_update({**values, **sums}, newer)
+    if sums:
+        merging = merging.when_matched_update(sums, f"NOT {newer}")
     counts = merging.when_not_matched_insert(values, f"NOT {delete}").execute()
     table.update_incremental()
     if table.version() == version:  # no row was newer, and the mark is not in the table
@@ -81,6 +86,11 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
         counts.get("num_target_rows_updated", 0),
         counts.get("num_target_rows_deleted", 0),
     )
+
+
+def _sum(column: str) -> str:
+    ours, theirs = f"source.{column}", f"target.{column}"
+    return f"coalesce({ours} + {theirs}, {ours}, {theirs})"
 
 
 def _quoted(name: str) -> str:

@@ -8,6 +8,7 @@ Does not depend on Spark, and opens nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from pelton.spark.parsing import (
     OptionError,
     Row,
     count,
+    duration,
     flag,
     missing,
     no_pushdown,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FORMAT = "jetstream_delta"
+LEAST_KEEP_HOURS = 1
+KEEP_HOURS = 7 * 24
 _STORAGE = "storage."
 
 
@@ -53,6 +57,14 @@ def version_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > SEQUENCE_MAX:
         raise OptionError("a version of the table, such as 0 or 17")
     return int(text)
+
+
+def hours(text: str) -> int:
+    """Parse a duration of an hour or more; returns whole hours."""
+    seconds = duration(text)
+    if seconds < LEAST_KEEP_HOURS * 3600:
+        raise OptionError("a duration of an hour or more, such as 1h or 7d")
+    return math.ceil(seconds / 3600)
 
 
 def point_in_time(text: str) -> datetime:
@@ -87,6 +99,8 @@ class WriteOptions:
     mark_name: str | None = None
     mark_number: int | None = None
     if_behind: str = FAIL
+    maintain_every: int | None = None
+    keep_hours: int = KEEP_HOURS
     aside: AsideOptions = FAILING
     checkpoint: str | None = None
     """The checkpoint folder of the query that writes."""
@@ -133,6 +147,8 @@ WRITE_ROWS: tuple[Row, ...] = (
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
     IF_BEHIND,
+    Row("maintainEvery", "maintain_every", count, "Maintain the table after so many commits."),
+    Row("retention", "keep_hours", hours, "How long maintainEvery keeps files of old versions."),
     *ASIDE_ROWS,
 )
 READ_ROWS: tuple[Row, ...] = (

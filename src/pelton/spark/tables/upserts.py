@@ -7,9 +7,10 @@
     k=2 seq=3      k=2 seq=4             k=2 seq=4     older: left
     k=3 seq=9                            k=3 seq=9     new: inserted
 
-So a batch that runs again changes nothing, even without its mark, which the commit has as well. Spark
-selects the newest row of each key in the batch; the driver makes the merge in one process
-(:mod:`pelton.spark.tables.merges`), for tables of up to some gigabytes.
+So a batch that runs again changes nothing, even without its mark, which the commit has as well. Only
+columns that are summed up depend on the mark. Spark selects the newest row of each key in the batch;
+the driver makes the merge in one process (:mod:`pelton.spark.tables.merges`), for tables of up to some
+gigabytes.
 
 :func:`append` is for several tables from one batch, such as good rows and bad ones.
 
@@ -35,10 +36,11 @@ from pelton.spark.tables.behind import Watched
 from pelton.spark.tables.commits import HERE, Write, batch_of, check, last_of
 from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.fitting import fits
+from pelton.spark.tables.maintenance import maintain_regularly
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.merges import Merge
 from pelton.spark.tables.merges_by_rules import Rows, Upserted
-from pelton.spark.tables.options import FORMAT
+from pelton.spark.tables.options import FORMAT, KEEP_HOURS
 from pelton.spark.tables.places import Place, TableError, place
 from pelton.spark.tables.schemas import table_type
 
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 # Additional columns, with names that no table has.
 _NULL = "pelton null"
 _UNFIT = "pelton unfit"
 _DELETE = "pelton delete"
+_SUM = "pelton sum "
 
 
 def upsert(
@@ -61,36 +65,39 @@ def upsert(
     *,
     keys: Sequence[str],
     sequence: str = "seq",
+    sums: Sequence[str] = (),
     delete_when: str | None = None,
     merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
     query_id: str | None = None,
     if_behind: str = FAIL,
+    maintain_every: int | None = None,
+    keep_hours: int = KEEP_HOURS,
     on_row_error: str = FAIL,
     error_path: str | os.PathLike[str] | None = None,
 ) -> Upserted:
     """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
 
     For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates
-    the table when it does not exist. ``delete_when`` is a condition of Spark's SQL over the columns: a row
-    that meets it removes the row of its key if that is older, and is not inserted; an older row in a
-    later batch inserts the key again. ``merge_schema`` adds columns that the table lacks. ``query_id`` is
-    that of the query that runs the batch, unless given. ``if_behind="begin"`` goes on with a table that
-    is gone or holds less than before; ``if_behind="fill"`` puts the query back to the table's last batch,
-    and ends it. A row with a text that is not UTF-8, a date outside the years 1 to 9999, or a null as
-    key or sequence fails the batch; with ``on_row_error="side"`` it goes to the folder ``error_path``, and
-    a warning says how many rows went there.
+    the table when it does not exist. ``sums`` are columns whose values are added up over all rows of a
+    key, once for each batch of the query, while the other columns are those of the newest row.
+    ``delete_when`` is a condition of Spark's SQL over the columns: a row that meets it removes the row of
+    its key if that is older, and is not inserted; an older row in a later batch inserts the key again.
+    ``merge_schema`` adds columns that the table lacks. ``query_id`` is that of the query that runs the
+    batch, unless given. ``if_behind="begin"`` goes on with a table that is gone or holds less than
+    before; ``if_behind="fill"`` puts the query back to the table's last batch, and ends it.
+    ``maintain_every`` maintains the table after so many commits, and keeps the files of the versions of
+    the last ``keep_hours``. A row with a text that is not UTF-8, a date outside the years 1 to 9999, or a
+    null as key or sequence fails the batch; with ``on_row_error="side"`` it goes to the folder
+    ``error_path``, and a warning says how many rows went there.
 
     Raises :class:`TableError`: the table is behind its query, a row fails the batch, the columns
     don't fit, another driver runs the same query, or the store fails.
     """
-
-    for name in (*keys, sequence):
-        if name not in rows.columns:
-            raise TableError(f"upsert needs the column {name}; there are {', '.join(rows.columns)}")
+    check_columns(rows.schema, keys, sequence, sums, delete_when)
     aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
     required = (*keys, sequence) if aside.on_row_error == SIDE else ()
-    found = _newest(rows, keys, sequence, delete_when, required)
+    found = _newest(rows, keys, sequence, sums, delete_when, required)
     where = place(path, storage)
     mark = _mark(rows, batch_id, query_id)
     checkpoint = checkpoint_of(rows)
@@ -107,20 +114,46 @@ def upsert(
         where,
         keys=keys,
         sequence=sequence,
+        sums=sums,
         mark=mark,
         merge_schema=merge_schema,
         again_until=repeated_until(watched.memory.checkpoint),
         each=each,
     )
     watched.taken(mark, rows=newest_rows.num_rows > 0)
+    if done != Upserted() and maintain_every is not None:
+        maintain_regularly(where, HERE.opened(where), maintain_every, keep_hours)
     side.warn(stacklevel=3)
     return done
+
+
+def check_columns(
+    schema: StructType,
+    keys: Sequence[str],
+    sequence: str,
+    sums: Sequence[str],
+    delete_when: str | None,
+) -> None:
+    """Raises :class:`TableError` for rows that lack a column, or columns that cannot be summed up."""
+    for name in (*keys, sequence, *sums):
+        if name not in schema.names:
+            raise TableError(f"upsert needs the column {name}; there are {', '.join(schema.names)}")
+    for name in sums:
+        kind = schema[name].dataType.simpleString()
+        if name in (*keys, sequence) or kind not in ("bigint", "double"):
+            raise TableError(
+                f"upsert: {name} is {kind}; sums are columns of type bigint or double that are"
+                " neither a key nor the sequence"
+            )
+    if sums and delete_when is not None:
+        raise TableError("upsert: sums of rows that are deleted are unknown; leave out one of both")
 
 
 def _newest(
     rows: DataFrame,
     keys: Sequence[str],
     sequence: str,
+    sums: Sequence[str],
     delete_when: str | None,
     required: Sequence[str],
 ) -> DataFrame:
@@ -142,8 +175,14 @@ def _newest(
         nulls = F.count(F.when(good, F.lit(1))) != F.count(F.when(good, order))
         order, whole = F.when(good, order), F.when(good, whole)
     newest = F.max_by(whole, order).alias("newest")
+    added = [F.sum(_column(name) if good is None else F.when(good, _column(name))) for name in sums]
+    totals = [column.alias(_SUM + name) for name, column in zip(sums, added, strict=True)]
     columns = [newest, nulls.alias(_NULL), unfit.alias(_UNFIT)]
-    found = rows.groupBy(*map(_column, keys)).agg(*columns).select("newest.*", _NULL, _UNFIT)
+    found = rows.groupBy(*map(_column, keys)).agg(*columns, *totals)
+    found = found.select("newest.*", _NULL, _UNFIT, *(_column(_SUM + name) for name in sums))
+    if sums:
+        found = found.withColumns({name: _column(_SUM + name) for name in sums})
+        found = found.drop(*(_SUM + name for name in sums))
     if delete_when is not None:
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
     return found
@@ -257,6 +296,7 @@ def merge(
     keys: Sequence[str],
     sequence: str,
     mark: Mark,
+    sums: Sequence[str] = (),
     merge_schema: bool = False,
     again_until: int = -1,
     each: bool = False,
@@ -278,6 +318,7 @@ def merge(
         schema = check(table, need, where).columns
         called = dict(zip(names, schema.names, strict=True))
         keys, sequence = [called[key] for key in keys], called[sequence]
+        sums = [called[name] for name in sums]
     write = Write(
         schema=schema,
         mark=mark,
@@ -296,7 +337,9 @@ def merge(
     if _DELETE in rows.column_names:
         deletes = rows[_DELETE].combine_chunks().fill_null(False)
     batches = [conformed(each, schema) for each in rows.select(names).to_batches()]
-    batch = Rows(pa.Table.from_batches(batches, schema), deletes, tuple(keys), sequence)
+    batch = Rows(
+        pa.Table.from_batches(batches, schema), deletes, tuple(keys), sequence, tuple(sums)
+    )
     made = Merge(batch, write, where)
     return made.did if HERE.once(where, write, made.commit) else Upserted()
 

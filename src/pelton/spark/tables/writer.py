@@ -13,6 +13,7 @@ from pelton.spark.holding import memory_of
 from pelton.spark.tables.commits import HERE, Write, batch_of, check, last_of
 from pelton.spark.tables.data_files import DataFile, write_rows
 from pelton.spark.tables.file_writers import BatchWriter, FileWriter, StreamWriter, batch_mark
+from pelton.spark.tables.maintenance import maintain_regularly
 from pelton.spark.tables.places import TableError
 from pelton.spark.tables.schemas import arrow_schema, check_partitions, check_rules
 
@@ -86,7 +87,9 @@ class _Delta(FileWriter[DataFile]):
         """Make one commit; without rows, only create the table if it does not exist."""
         place = self._options.place
         if files or self._overwrite or self._each:
-            HERE.commit(place, self._write(files, mark))
+            made = HERE.commit(place, self._write(files, mark))
+            if made and (every := self._options.maintain_every) is not None:
+                maintain_regularly(place, HERE.opened(place), every, self._options.keep_hours)
         elif HERE.opened(place) is None:
             HERE.create(place, self._schema, self._partition_by)
 
