@@ -174,6 +174,7 @@ SPARK: dict[str, Row] = {
 PIPELINE: dict[str, Row] = {
     "check": ("Check a file and draw its graph.", "spark.pipeline", "check"),
     "run": ("Run a pipeline until Ctrl-C, or once.", "spark.pipeline", "run"),
+    "show": ("Show rows of a step, without a run.", "spark.pipeline", "show"),
     "status": ("Show the progress of a pipeline.", "spark.pipeline", "status"),
     "init": ("Print a first file.", "spark.pipeline", "init"),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pelton.cli.output import number, print_facts, print_json, print_table
+from pelton.cli.output import number, print_facts, print_json, print_json_line, print_table
 from pelton.cli.session import Session, command
 from pelton.errors import not_installed
 
@@ -202,6 +202,68 @@ def _rows(query: QueryStatus) -> list[tuple[str, ...]]:
     ]
     found += [(offset, "", "", "") for offset in query.offsets]
     return [(*head, *each) for each in found or [("", "", "", "")]]
+
+
+@click.command()
+@_FILE
+@click.argument("name", required=False, metavar="[STEP]")
+@click.option(
+    "--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Rows of each."
+)
+@click.option(
+    "--from", "begin", metavar="POSITION", help="Read from a sequence or a time on; 41, earliest."
+)
+@click.option(
+    "--messages",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="How many messages to read of each stream; the last ones, or those from POSITION on.",
+)
+@command
+@click.pass_obj
+def show(
+    session: Session, file: str, name: str | None, rows: int, begin: str | None, messages: int
+) -> int:
+    """Show rows of a STEP of FILE, as a run would make them; without STEP those of every sink.
+
+    STEP is a source, a step, step.rejected or a sink. Reads some messages of the streams, keeps no
+    checkpoint and writes nothing. With --json each row is a line. Exit status: 1 after an error.
+
+    \b
+    pelton pipeline show orders.yaml
+    pelton pipeline show orders.yaml checked.rejected --from 41 --messages 10
+    """
+    pipeline = _load(file, None)
+    from pelton.cli.sql.formats import cell, objects_of
+    from pelton.spark.java import JavaNotFoundError, ensure_java
+
+    try:
+        from pelton.pipeline.running.frames import StepError
+        from pelton.pipeline.running.preview import named, previews, readable, session_of
+
+        ensure_java()
+        names = named(pipeline, name)
+        pipeline = readable(pipeline, names, begin=begin, messages=messages)
+        with session_of(pipeline) as spark:
+            for number_shown, each in enumerate(previews(pipeline, spark, names, rows)):
+                if session.as_json:
+                    for batch in each.rows.to_batches():
+                        for row in objects_of(batch):
+                            print_json_line({"step": each.name, "row": row})
+                    continue
+                if len(names) > 1:
+                    print(
+                        f"{chr(10) if number_shown else ''}{each.name}: {each.rows.num_rows} rows"
+                    )
+                lines = zip(*(column.to_pylist() for column in each.rows.columns), strict=True)
+                found = [tuple(cell(value) for value in line) for line in lines]
+                print_table(each.rows.column_names, found)
+    except ModuleNotFoundError as problem:
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
+    except (StepError, JavaNotFoundError) as error:
+        raise Wrong(str(error)) from None
+    return 0
 
 
 @click.command()

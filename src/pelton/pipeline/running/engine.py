@@ -108,7 +108,8 @@ class Engine:
         """The queries that can start, after all their sources and targets are checked."""
         found = Findings(self._pipeline)
         prepared = []
-        look_at_sources(self._pipeline, self._queries, found)
+        sources = (each for query in self._queries for each in query.sources)
+        look_at_sources(self._pipeline, sources, found)
         for query in self._queries:
             try:
                 prepared.append((query, self._prepare(query, found)))

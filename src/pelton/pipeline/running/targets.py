@@ -24,7 +24,7 @@ from pelton.spark.tables.places import TableError
 from pelton.spark.writing.row_errors import WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql.types import StructType
@@ -68,9 +68,9 @@ class Findings:
         return f"{self.pipeline.file}:{line}: {label}: {said}"
 
 
-def look_at_sources(pipeline: Pipeline, queries: list[Query], found: Findings) -> None:
-    """Check the streams and buckets that are read."""
-    for name in dict.fromkeys(each for query in queries for each in query.sources):
+def look_at_sources(pipeline: Pipeline, names: Iterable[str], found: Findings) -> None:
+    """Check the streams and buckets that these sources read."""
+    for name in dict.fromkeys(names):
         source = pipeline.sources[name]
         label = f"sources.{name}"
         try:
@@ -108,7 +108,7 @@ def look_at_servers(pipeline: Pipeline, queries: list[Query]) -> list[str]:
     Streams and buckets alone: the columns of the rows are known when Spark runs.
     """
     found = Findings(pipeline)
-    look_at_sources(pipeline, queries, found)
+    look_at_sources(pipeline, (each for query in queries for each in query.sources), found)
     for name in dict.fromkeys(each for query in queries for each in query.sinks):
         sink = pipeline.sinks[name]
         try:
