@@ -47,7 +47,7 @@ from pelton.spark.tables.schemas import table_type
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -108,7 +108,8 @@ def upsert(
         watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
     with _adaptive(rows.sparkSession):
         side = Aside(aside, mark.name, mark.number, 0, required)
-        newest_rows = _without_unfit(found.toArrow(), side)
+        counted = _totals(rows, keys, sequence, sums, required)
+        newest_rows = _without_unfit(found.toArrow() if counted is None else counted, side)
     done = merge(
         newest_rows,
         where,
@@ -163,10 +164,7 @@ def _newest(
     from pyspark.sql import functions as F  # noqa: N812  the customary name
 
     order, whole = _column(sequence), F.struct(*map(_column, rows.columns))
-    good = fits(rows)
-    there = reduce(and_, (_column(name).isNotNull() for name in required)) if required else None
-    if there is not None:
-        good = there if good is None else good & there
+    good = _good(rows, required)
     if good is None:
         unfit = F.lit(None)
         nulls = F.count("*") != F.count(order)
@@ -186,6 +184,44 @@ def _newest(
     if delete_when is not None:
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
     return found
+
+
+def _good(rows: DataFrame, required: Sequence[str]) -> Column | None:
+    """Whether a row fits and has the columns of ``required``; None if all do."""
+    good = fits(rows)
+    conditions = [] if good is None else [good]
+    conditions += [_column(name).isNotNull() for name in required]
+    return reduce(and_, conditions) if conditions else None
+
+
+def _totals(
+    rows: DataFrame,
+    keys: Sequence[str],
+    sequence: str,
+    sums: Sequence[str],
+    required: Sequence[str],
+) -> pa.Table | None:
+    """The rows of :func:`_newest` where there is no column but keys, sequence and sums.
+
+    Spark computes them in half the time, without sorting. None if this is not possible, or if some
+    row does not fit.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
+
+    if {*rows.columns} != {*keys, sequence, *sums} or not sums:
+        return None
+    good, order = _good(rows, required), _column(sequence)
+    found = rows.groupBy(*map(_column, keys)).agg(
+        F.max(order).alias(sequence),
+        *(F.sum(_column(name)).alias(name) for name in sums),
+        (F.count("*") != F.count(order)).alias(_NULL),
+        F.count(F.lit(None) if good is None else F.when(~good, F.lit(1))).alias(_UNFIT),
+    )
+    made = found.select(*map(_column, rows.columns), _NULL, _UNFIT).toArrow()
+    unfit = made.column_names.index(_UNFIT)
+    if pc.any(pc.greater(made[_UNFIT], 0)).as_py():
+        return None
+    return made.set_column(unfit, _UNFIT, pa.nulls(made.num_rows))
 
 
 def _without_unfit(found: pa.Table, aside: Aside) -> pa.Table:
