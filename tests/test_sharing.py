@@ -189,7 +189,14 @@ def test_processes_end_with_the_first_one(tmp_path: Path, stop: signal.Signals) 
     text += "def test_it(n):\n    note(n)\n    time.sleep(0.1)\n"
     for name in ("a", "b"):
         (tmp_path / f"test_{name}.py").write_text(text)
-    with subprocess.Popen(command(), cwd=tmp_path, env=environment(), stdout=-3) as first:
+    with subprocess.Popen(
+        command(),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=-3,
+        # A shell that runs the tests in the background ignores it, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as first:
         await_text(tmp_path / "ran", lines=4)
         first.send_signal(stop)
         first.wait(60)
