@@ -210,3 +210,14 @@ def test_errors_are_one_line(spark, tmp_path):
             "append"
         ).save("a.b")
     assert "hush" not in str(caught.value)
+
+
+def test_a_query_maintains_its_table(spark, tmp_path):
+    files = []
+    for batch in range(4):
+        rows = spark.range(batch * 10, batch * 10 + 10, 1, 2).withColumnRenamed("id", "seq")
+        saving(rows, tmp_path, txnAppId="q", txnVersion=batch, maintainEvery=2, retention="1h")
+        files.append(len(table_of(address_of(tmp_path)).inspect.files()))
+    # Commits 2, 4 and 6 are batches; each is followed by a commit that joins all files.
+    assert files == [2, 1, 1, 1]
+    assert sequences(address_of(tmp_path)) == list(range(40))

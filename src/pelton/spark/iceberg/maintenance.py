@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pelton.spark.iceberg import compaction
 from pelton.spark.iceberg.catalogs import data_folder, failed, load
 from pelton.spark.iceberg.commits import QUERY
+from pelton.spark.tables.maintenance import TARGET_BYTES
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
@@ -110,6 +112,21 @@ def maintain(
         raise failed("cannot maintain the table", address, problem) from None
     report.seconds = round(time.monotonic() - began, 3)
     return report
+
+
+def maintain_regularly(address: Address, every: int, keep_hours: int) -> None:
+    """Maintain a table if the number of its commits is a multiple of ``every``.
+
+    The batch is committed already, so an error is only a warning.
+    """
+    try:
+        metadata = _table(address).metadata
+        # Format 1 numbers no commits.
+        commits = getattr(metadata, "last_sequence_number", len(metadata.snapshots))
+        if commits % every == 0:
+            maintain(address, keep_hours, target_bytes=TARGET_BYTES)
+    except TableError as problem:
+        warnings.warn(str(problem), stacklevel=2)
 
 
 def _size(table: Table) -> tuple[int, int]:

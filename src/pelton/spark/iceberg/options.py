@@ -20,7 +20,13 @@ from pelton.spark.tables.aside_options import (
     AsideOptions,
     take_aside,
 )
-from pelton.spark.tables.options import column_names, point_in_time, version_number
+from pelton.spark.tables.options import (
+    KEEP_HOURS,
+    MAINTENANCE_ROWS,
+    column_names,
+    point_in_time,
+    version_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +87,8 @@ class WriteOptions:
     mark_name: str | None = None
     mark_number: int | None = None
     if_behind: str = FAIL
+    maintain_every: int | None = None
+    keep_hours: int = KEEP_HOURS
     aside: AsideOptions = FAILING
     checkpoint: str | None = None
     """The checkpoint folder of the query that writes."""
@@ -119,6 +127,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
     IF_BEHIND,
+    *MAINTENANCE_ROWS,
     *ASIDE_ROWS,
 )
 READ_ROWS: tuple[Row, ...] = (

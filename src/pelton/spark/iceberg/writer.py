@@ -79,7 +79,12 @@ class _Iceberg(FileWriter[WrittenFile]):
             again_until=self._again_until,
             each=self._each,
         )
-        if not HERE.commit(options.address, write):
+        if HERE.commit(options.address, write):
+            if options.maintain_every is not None:
+                from pelton.spark.iceberg.maintenance import maintain_regularly
+
+                maintain_regularly(options.address, options.maintain_every, options.keep_hours)
+        else:
             place = self._target.folder.files()
             for file in files:
                 with contextlib.suppress(OSError):

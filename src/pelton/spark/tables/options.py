@@ -122,6 +122,10 @@ class ReadOptions:
 
 
 PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
+MAINTENANCE_ROWS = (
+    Row("maintainEvery", "maintain_every", count, "Maintain the table after so many commits."),
+    Row("retention", "keep_hours", hours, "How long maintainEvery keeps files of old versions."),
+)
 WRITE_ROWS: tuple[Row, ...] = (
     PATH,
     Row(
@@ -147,8 +151,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
     IF_BEHIND,
-    Row("maintainEvery", "maintain_every", count, "Maintain the table after so many commits."),
-    Row("retention", "keep_hours", hours, "How long maintainEvery keeps files of old versions."),
+    *MAINTENANCE_ROWS,
     *ASIDE_ROWS,
 )
 READ_ROWS: tuple[Row, ...] = (
