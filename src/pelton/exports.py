@@ -95,11 +95,9 @@ def _other_door(module: str, name: str) -> str:
     """Where the name is exported."""
     from importlib import import_module
 
-    plain = "connect" if name == "connect_blocking" else name.removeprefix("Blocking")
-    doors = ("pelton", "pelton.sync") if plain == name else ("pelton.sync",)
-    for door in doors:
-        if door != module and plain in vars(import_module(door)).get("__all__", ()):
-            return f": write `from {door} import {plain}`"
+    for door in ("pelton", "pelton.sync"):
+        if door != module and name in vars(import_module(door)).get("__all__", ()):
+            return f": write `from {door} import {name}`"
     return ""
 
 
