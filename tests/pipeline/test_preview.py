@@ -124,6 +124,19 @@ def test_a_fault_of_spark_has_its_place(file: Path, shown: Any) -> None:
     assert shown("parsed", rows=1)  # which does not read it
 
 
+def test_a_spark_that_does_not_start_is_one_line(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("All masters are unresponsive")
+
+    monkeypatch.setattr("pelton.spark.session.session", fails)
+    assert main(["pipeline", "show", str(file), "raw"]) == 1
+    complaint = capsys.readouterr().err
+    assert "Spark does not start: All masters are unresponsive" in complaint
+    assert complaint.count("\n") == 1
+
+
 def test_the_command(
     file: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,18 +130,26 @@ def previews(
 
 @contextlib.contextmanager
 def session_of(pipeline: Pipeline) -> Iterator[SparkSession]:
-    """A session with the file's settings. Raises :class:`pelton.spark.java.JavaNotFoundError`."""
+    """A session with the file's settings.
+
+    Raises :class:`StepError` when Spark does not start, as for a master that does not answer.
+    """
+    from pelton.pipeline.running.supervising import brief
     from pelton.spark.session import end_session, session
 
     settings = {name: each for name, each in pipeline.spark.items() if name != "master"}
     master = pipeline.spark.get("master", "local[2,4]")
     with tempfile.TemporaryDirectory(prefix="pelton-show-") as folder:
-        spark = session(
-            f"pelton {pipeline.name}",
-            master=master,
-            settings=settings,
-            log_file=Path(folder) / "spark.log",
-        )
+        try:
+            spark = session(
+                f"pelton {pipeline.name}",
+                master=master,
+                settings=settings,
+                log_file=Path(folder) / "spark.log",
+            )
+        except Exception as error:  # from Spark, of many classes
+            said = pipeline.hide(brief(error))
+            raise StepError(f"{pipeline.file}: Spark does not start: {said}") from error
         try:
             yield spark
         finally:
