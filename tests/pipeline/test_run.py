@@ -349,6 +349,8 @@ def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job, to_the
     job.write("a.log", 1, 10)
     code, output = to_the_end("--once")
     assert code == 0, output
+    assert ": 3 files, " in output
+    assert ": 0 files, 5" not in output  # they count when they are closed, too
     assert "PASS" in output
 
     total = lines + 5000 + 2000 + 10

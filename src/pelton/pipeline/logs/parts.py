@@ -47,12 +47,13 @@ class ShipperThread:
         self._settings = settings
         self._stopping = stopping
         self._shipper: Shipper | None = None
+        self._files = 0  # when they were closed
         self._thread = threading.Thread(target=self._work, name="shipper", daemon=True)
 
     @property
     def files(self) -> int:
-        """The number of followed files."""
-        return self._shipper.files if self._shipper else 0
+        """The number of followed files; after the end, of those that were."""
+        return self._files or (self._shipper.files if self._shipper else 0)
 
     @property
     def acked(self) -> int:
@@ -97,6 +98,7 @@ class ShipperThread:
                     shipper.drain()
                 else:
                     ship_forever(shipper, self._stopping.wait, tell)
+                self._files = shipper.files
                 shipper.close()
         except Exception as error:  # the main thread reports it, whatever it is
             self.failure = error
