@@ -27,6 +27,7 @@ def table(heading):
         ("## Top", keys.TOP),
         ("## Sources", keys.SOURCE),
         ("## Steps", keys.STEP),
+        ("## Payloads", keys.PAYLOADS),
         ("## Sinks", keys.SINK),
         ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
     ],

@@ -36,12 +36,32 @@ STEP = (
     Key("python", "module:function, from DataFrames to a DataFrame."),
     Key("with", "Keyword arguments of the function."),
     Key("sql", "A query over the inputs by their names."),
+    Key("json", "Decode payloads of JSON."),
+    Key("msgpack", "Decode payloads of MessagePack."),
+    Key("cbor", "Decode payloads of CBOR."),
+    Key("avro", "Decode payloads of Avro."),
+    Key("protobuf", "Decode payloads of Protobuf."),
     Key("watermark", "Column and delay, such as ts 10 minutes."),
     Key("where", "A condition: other rows are left out."),
     Key("columns", "Columns to add or replace, each with an expression."),
     Key("select", "Columns and expressions to keep."),
     Key("drop", "Columns to leave out."),
     Key("expect", "Conditions by name; rows that fail one are in step.rejected."),
+)
+FORMATS = tuple(key for key in STEP if key.meaning.startswith("Decode payloads"))
+PAYLOADS = (
+    Key("column", "Column with the payloads: data."),
+    Key("into", "Column for the decoded values, a struct: value."),
+    Key("rescue", "Column for what the struct does not hold, as JSON: _rescued; none: it is lost."),
+    Key(
+        "schema", "Columns of the struct, such as id long, name string; for avro a schema or file."
+    ),
+    Key("types", "Types of some fields, by name; the others come from data."),
+    Key("infer", "Messages from which the first schema is made: 1000."),
+    Key("evolve", "Fields that the schema lacks: add, freeze or reject."),
+    Key("registry", "avro, protobuf: URL of a schema registry, or a bucket with schemas."),
+    Key("descriptors", "protobuf: file that protoc --descriptor_set_out writes."),
+    Key("message", "protobuf: full name of the message in descriptors."),
 )
 SINK = (
     Key("from", "A source or step; step.rejected for rows that failed expect."),

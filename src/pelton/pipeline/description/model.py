@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pelton.pipeline.description.problems import Problem
+    from pelton.spark.payloads.formats import Format
 
 REJECTED = ".rejected"
 """After the name of a step with ``expect``: its rejected rows."""
@@ -46,6 +47,21 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """How a step decodes payloads; ``name`` is that of the format."""
+
+    name: str
+    format: Format
+    column: str = "data"
+    into: str = "value"
+    rescue: str | None = "_rescued"
+    schema: str | None = None
+    types: dict[str, str] = field(default_factory=dict)
+    infer: int = 1000
+    evolve: str = "add"
+
+
+@dataclass(frozen=True)
 class Step:
     """Rows made from the rows of ``inputs``; the fields apply in their order."""
 
@@ -54,6 +70,7 @@ class Step:
     inputs: tuple[str, ...]
     python: Call | None = None
     sql: str | None = None
+    decoding: Decoding | None = None
     watermark: tuple[str, str] | None = None
     where: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
@@ -64,7 +81,8 @@ class Step:
     @property
     def light(self) -> bool:
         """Whether it is cheaper to compute the step twice than to cache it."""
-        return self.python is None and self.sql is None and len(self.inputs) == 1
+        python = self.python is not None or self.decoding is not None
+        return not python and self.sql is None and len(self.inputs) == 1
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from pelton.pipeline.description.model import (
     Step,
     Upsert,
 )
+from pelton.pipeline.description.payloads import PayloadSections, expected
 from pelton.spark.holding import BEGIN, FAIL, FILL
 from pelton.spark.parsing import OptionError, count
 
@@ -97,18 +98,20 @@ class Sections:
             fields.problem("from", "from is missing: which source or step is read?")
         call = self._call(fields)
         sql = fields.text("sql") if fields.has("sql") else None
+        decoding = PayloadSections(self._connecting(), self.beside, self._problems).of(fields)
         step = Step(
             name,
             line,
             inputs,
             python=call,
             sql=sql,
+            decoding=decoding,
             watermark=_watermark(fields),
             where=fields.text("where") if fields.has("where") else None,
             columns=fields.pairs("columns", example="{total: price * amount}"),
             select=fields.expressions("select", example="[id, upper(name) as name]"),
             drop=fields.texts("drop", example="[raw]"),
-            expect=fields.pairs("expect", example="{has_id: id is not null}"),
+            expect=expected(fields.pairs("expect", example="{has_id: id is not null}"), decoding),
         )
         fields.finish(STEP)
         if call is not None and sql is not None:
@@ -119,7 +122,16 @@ class Sections:
             word = each.replace(".", "_")
             if not re.search(rf"\b{re.escape(word)}\b", sql or ""):
                 fields.problem("sql", f"the query does not read {word}, which is in from")
-        does = (call, sql, step.watermark, step.where, step.columns, step.select, step.drop)
+        does = (
+            call,
+            sql,
+            decoding,
+            step.watermark,
+            step.where,
+            step.columns,
+            step.select,
+            step.drop,
+        )
         if not any(does) and not step.expect and len(inputs) == 1:
             what = names(STEP)[1:]
             fields.problem("from", f"the step does nothing; it can have {', '.join(what)}")
@@ -250,6 +262,9 @@ class Sections:
         keys = ", ".join(names(known)[:3])
         self._problems.add(line, f"{label}: must be keys and values ({keys}, ...)")
         return None
+
+    def _connecting(self) -> dict[str, Text]:
+        return {name: text for name, text in self._defaults.items() if not is_storage(name)}
 
     def _call(self, fields: Fields) -> Call | None:
         given = fields.text("python") if fields.has("python") else None

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.sections import NO_CONSUMER
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state
 from pelton.pipeline.running.numbers import Board
+from pelton.pipeline.running.preview import first_rows
 from pelton.pipeline.running.queries import checkpoint
+from pelton.pipeline.running.schemas import QuerySchemas
 from pelton.pipeline.running.supervising import (
     NO_REASON,
     QueryEndedError,
@@ -84,6 +87,8 @@ class Engine:
         self._watch: Watch | None = None
         self.warnings: list[str] = []
         """Probable mistakes, a line each; known after the start."""
+        self.notices: SimpleQueue[str] = SimpleQueue()
+        """What happens while it runs, a line each."""
 
     def start(self) -> None:
         """Start all queries.
@@ -228,7 +233,12 @@ class Engine:
         """
         pipeline = self._pipeline
         sinks = [pipeline.sinks[name] for name in query.sinks]
-        frames = Frames(pipeline, self._spark, consumers=self._consumers(query))
+        frames = Frames(
+            pipeline,
+            self._spark,
+            consumers=self._consumers(query),
+            schemas=QuerySchemas(pipeline, query.name, sample=first_rows),
+        )
         seconds = pipeline.trigger_seconds
         if query.shared:
             trunk = frames.node(query.cut)
@@ -265,7 +275,10 @@ class Engine:
         def take(rows: DataFrame, batch_id: int) -> None:
             # A repeated batch must have the same partitions.
             rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-            frames = Frames(self._pipeline, rows.sparkSession, given={query.cut: rows})
+            schemas = QuerySchemas(self._pipeline, query.name, batch_id, tell=self.notices.put)
+            frames = Frames(
+                self._pipeline, rows.sparkSession, given={query.cut: rows}, schemas=schemas
+            )
             sink = sinks[0]
             try:
                 frames.keep_for(sinks)

@@ -18,13 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 from pelton.pipeline.description.functions import function_of
 from pelton.pipeline.description.graph import upstream
 from pelton.pipeline.description.model import node_of
+from pelton.pipeline.description.payloads import ADD, FITS, REJECT
+from pelton.pipeline.running.schemas import Schemas, payloads_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pelton.pipeline.description.model import Pipeline, Sink, Source, Step
+    from pelton.pipeline.description.model import Decoding, Pipeline, Sink, Source, Step
 
 REASONS = "rejected_because"
 """The additional column of rejected rows: the names of the conditions that they fail."""
@@ -62,8 +64,10 @@ class Frames:
         *,
         consumers: dict[str, str] | None = None,
         given: dict[str, DataFrame] | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
         """``consumers`` names the shadow consumer of each streamed source."""
+        self._schemas = schemas or Schemas(pipeline)
         self._pipeline = pipeline
         self._spark = spark
         self._consumers = consumers or {}
@@ -102,13 +106,15 @@ class Frames:
         if step is None or not step.expect:
             return frame
         passes = [F.coalesce(F.expr(f"({each})"), F.lit(False)) for each in step.expect.values()]
+        hidden = [FITS] if FITS in frame.columns else []
         try:
             if reference == name:
-                return frame.where(reduce(_both, passes))
+                return frame.where(reduce(_both, passes)).drop(*hidden)
             reasons = F.array(
                 *(F.when(~good, F.lit(why)) for why, good in zip(step.expect, passes, strict=True))
             )
-            return frame.where(~reduce(_both, passes)).withColumn(REASONS, F.array_compact(reasons))
+            rejected = frame.where(~reduce(_both, passes))
+            return rejected.withColumn(REASONS, F.array_compact(reasons)).drop(*hidden)
         except Exception as error:  # as above
             raise self._error("steps", step, error) from error
 
@@ -157,6 +163,8 @@ class Frames:
             frame = frames[0]
             for other in frames[1:]:
                 frame = frame.unionByName(other)
+        if step.decoding is not None:
+            frame = self._decoded(step, step.decoding, frame)
         if step.watermark is not None:
             frame = frame.withWatermark(*step.watermark)
         if step.where is not None:
@@ -164,11 +172,21 @@ class Frames:
         if step.columns:
             frame = frame.withColumns({name: F.expr(each) for name, each in step.columns.items()})
         if step.select:
-            frame = frame.selectExpr(*step.select)
+            hidden = [f"`{FITS}`"] if FITS in frame.columns else []
+            frame = frame.selectExpr(*step.select, *hidden)
         if step.drop:
             frame = frame.drop(*step.drop)
         made: DataFrame = frame
         return made
+
+    def _decoded(self, step: Step, decoding: Decoding, frame: DataFrame) -> DataFrame:
+        from pelton.spark.payloads.frames import decoded
+
+        frame = decoded(frame, payloads_of(decoding), self._schemas.of(step, frame))
+        if decoding.evolve != REJECT:
+            return frame
+        value, rest = (F.col(f"`{name}`") for name in (decoding.into, decoding.rescue))
+        return frame.withColumn(FITS, value.isNotNull() & rest.isNull())
 
     def _sql(self, step: Step, frames: list[DataFrame]) -> DataFrame:
         views = [each.replace(".", "_") for each in step.inputs]
@@ -208,6 +226,8 @@ def shared_nodes(
     for name in nodes - given:
         step = pipeline.steps.get(name)
         uses.update(node_of(each) for each in (step.inputs if step else ()))
+        if step is not None and step.decoding is not None and step.decoding.evolve == ADD:
+            uses.update(map(node_of, step.inputs))  # the batch is looked at before it is decoded
     kept: set[str] = set()
     for name in sorted(nodes, key=lambda each: len(upstream(pipeline, each))):
         step = pipeline.steps.get(name)

@@ -24,6 +24,7 @@ from pelton.pipeline.running.queries import StateError, committed, plan, recall,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from queue import SimpleQueue
 
     from pyspark.sql import SparkSession
 
@@ -88,14 +89,21 @@ class Job:
             for line in [*lines, *engine.warnings]:
                 (warn or warnings.warn)(line)
             while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
+                self._pass_on(engine.notices, warn)
                 if show is not None:
                     show(board.numbers())
         finally:
             engine.stop()
             engine.close()
+            self._pass_on(engine.notices, warn)
             if show is not None:
                 show(board.numbers())
         return Result(tuple(board.numbers()))
+
+    @staticmethod
+    def _pass_on(notices: SimpleQueue[str], warn: Callable[[str], None] | None) -> None:
+        while not notices.empty():
+            (warn or warnings.warn)(notices.get())
 
 
 @contextlib.contextmanager

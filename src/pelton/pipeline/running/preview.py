@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.graph import upstream
-from pelton.pipeline.description.model import node_of
+from pelton.pipeline.description.model import Step, node_of
 from pelton.pipeline.description.problems import did_you_mean
 from pelton.pipeline.running.frames import Frames, StepError
 from pelton.pipeline.running.targets import Findings, look_at_sources
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pelton.pipeline.description.model import Pipeline, Source
 
@@ -126,6 +126,17 @@ def previews(
 
             said = pipeline.hide(brief(error))
             raise StepError(f"{pipeline.file}: {name}: {said}") from error
+
+
+def first_rows(pipeline: Pipeline, step: Step) -> DataFrame:
+    """The first rows that a step decodes, read as a batch. Raises :class:`StepError`."""
+    from pyspark.sql import SparkSession
+
+    bare = Step(step.name, step.line, step.inputs, python=step.python, sql=step.sql)
+    pipeline = replace(pipeline, steps={**pipeline.steps, step.name: bare})
+    messages = MESSAGES if step.decoding is None else step.decoding.infer
+    pipeline = readable(pipeline, (step.name,), begin="earliest", messages=messages)
+    return Frames(pipeline, SparkSession.active()).node(step.name)
 
 
 @contextlib.contextmanager
