@@ -9,10 +9,13 @@
 :mod:`.buckets`                key-value buckets and object stores
 :mod:`.tables`                 Delta tables
 :mod:`.iceberg`                Iceberg tables
+:mod:`.payloads`               payloads as columns: JSON, Avro and their like
 :mod:`.watching`               tools for operators to watch a query
 ``parsing``, ``servers``       parsing the options of every format; the connection options
 ``connection``, ``asking``     one blocking connection per process; requests that are repeated
 ``session``, ``java``          a session with measured settings, and a Java for it
+``conditions``, ``filters``    the option ``where``
+``temporary_views``            temporary views that show what is there now
 ``versions``, ``older``        the versions of Spark; what the older ones lack
 ``packaging``, ``unpacking``   the archive for the machines of a cluster, and its import
 =============================  ===================================================================
@@ -28,9 +31,12 @@ from typing import TYPE_CHECKING
 from pelton.errors import not_installed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from pelton.spark.servers import Servers
+    from pelton.spark.temporary_views import Views
     from pelton.spark.watching.progress import Watch
 
 
@@ -63,6 +69,17 @@ def register(spark: SparkSession) -> None:
         except AnalysisException as problem:  # Spark 4.0 replaces no format that it found itself
             if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
+
+
+def views(spark: SparkSession, sources: Mapping[str, str | Mapping[str, str]]) -> Views:
+    """Temporary views that each query finds as they are now: ``views(spark, {"orders": PATH}).sql(...)``.
+
+    See :class:`pelton.spark.temporary_views.Views` for the sources.
+    """
+    from pelton.spark.temporary_views import Views
+
+    register(spark)
+    return Views(spark, sources)
 
 
 def watch(

@@ -28,15 +28,19 @@ def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
     Leaves out rows outside the plan's times. With several subjects it also leaves out rows that match
     none of them, because not every transport can apply more than one filter.
     """
-    arrays = [_MAKERS[name](columns, plan) for name in plan.columns]
-    batch = pa.RecordBatch.from_arrays(arrays, list(plan.columns))
+    names = list(plan.needed)
+    arrays = [_MAKERS[name](columns, plan) for name in names]
+    batch = pa.RecordBatch.from_arrays(arrays, names)
     kept = None
     if plan.not_before_ns or plan.not_after_ns:
         kept = _in_time(columns, plan)
     if len(plan.subjects) > 1:
         on_one = _on_subjects(columns, plan.subjects)
         kept = on_one if kept is None else pc.and_(kept, on_one)
-    return batch if kept is None else batch.filter(kept)
+    batch = batch if kept is None else batch.filter(kept)
+    if plan.where is None:
+        return batch
+    return plan.where.kept(batch).select(list(plan.columns))
 
 
 def _in_time(columns: Columns, plan: ReadPlan) -> pa.Array:

@@ -54,8 +54,8 @@ def _read(reading: Reading) -> Iterator[Columns]:
         rows=plan.batch_rows,
         max_bytes=BATCH_BYTES,
         timeout=plan.servers.request_timeout_seconds,
-        headers_only="data" not in plan.columns,
-        replies="reply" in plan.columns,
+        headers_only="data" not in plan.needed,
+        replies="reply" in plan.needed,
         begun=reading.look,
     )
 

@@ -54,7 +54,7 @@ def is_better(reading: Reading, info: StreamInfo) -> bool:
     return (
         reading.last - reading.position < SHORT_ROWS
         and len(reading.plan.subjects) < 2
-        and "reply" not in reading.plan.columns
+        and "reply" not in reading.plan.needed
         and is_exact(reading, info)
     )
 

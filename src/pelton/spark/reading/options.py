@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pelton.spark import parsing
+from pelton.spark.conditions import parse_condition
 from pelton.spark.parsing import (
     OptionError,
     Row,
@@ -38,6 +39,8 @@ from pelton.spark.servers import SERVER_ROWS, Servers, take_servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pelton.spark.conditions import Term
 
 METADATA = ("ts_ns", "size", "born", "reply")
 """The columns that the option ``metadata`` adds."""
@@ -67,6 +70,7 @@ class Options:
     include_headers: bool = False
     metadata: bool = False
     columns: tuple[str, ...] | None = None
+    where: tuple[Term, ...] = ()
     fail_on_data_loss: bool = True
     batch_rows: int = BATCH_ROWS
     transport: str = AUTO
@@ -213,6 +217,12 @@ ROWS: tuple[Row, ...] = (
     Row("includeHeaders", "include_headers", flag, "Add the column headers."),
     Row("metadata", "metadata", flag, f"Add the columns {', '.join(METADATA)}."),
     Row("columns", "columns", _columns, "Only these columns, in this order, commas between."),
+    Row(
+        "where",
+        "where",
+        parse_condition,
+        "Only rows that meet this: seq >= 41 and subject = 'orders.eu'. Batch only.",
+    ),
     Row(
         "pushdown",
         "pushdown",

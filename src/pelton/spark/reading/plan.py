@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pelton.spark.filters import Filter
     from pelton.spark.reading.offsets import Range
     from pelton.spark.servers import Servers
 
@@ -62,7 +63,7 @@ class ReadPlan:
     the folder of a Pelton store, or of this stream in it, on the executor. ``empty_below`` is a
     sequence below which the range held nothing when it was planned, so nothing can be lost there.
     Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later, are left out; 0 stands for
-    no limit.
+    no limit. ``where`` keeps some of the rows.
     """
 
     servers: Servers
@@ -78,6 +79,13 @@ class ReadPlan:
     not_before_ns: int = 0
     not_after_ns: int = 0
     empty_below: int = 0
+    where: Filter | None = None
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns to read: those of the rows, and those that ``where`` asks about."""
+        asked = () if self.where is None else self.where.columns
+        return tuple(dict.fromkeys([*self.columns, *asked]))
 
     def __post_init__(self) -> None:
         """Raises ValueError for an unknown column or transport, or a batch without rows or columns."""

@@ -22,7 +22,7 @@ from pelton.spark.reading.offsets import Offset, Range, resolve_end, resolve_sta
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.partitions import Part
 from pelton.spark.reading.positions import EARLIEST, LATEST, Position
-from pelton.spark.reading.schema import projected, schema_text
+from pelton.spark.reading.schema import filter_of, projected, range_of, schema_text, subjects_of
 from pelton.spark.reading.tasks import PartitionReader, partitions_of
 from pelton.spark.writing.sink import StreamSink
 
@@ -51,6 +51,7 @@ class JetStreamDataSource(StreamSink):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the messages that the streams have when the query runs."""
         options = projected(parse_options(self.options, streaming=False), schema)
+        filter_of(options)  # a fault of it is told now
         return JetStreamReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
@@ -59,6 +60,8 @@ class JetStreamDataSource(StreamSink):
         from pelton.spark.reading.streaming import JetStreamStreamReader
 
         options = projected(parse_options(self.options, streaming=True), schema)
+        if options.where:
+            raise OptionError("where is for batch reads; a stream takes Spark's where()")
         ends = options.ending_offsets is not None
         return for_this_spark(JetStreamStreamReader(options), ends=ends)
 
@@ -85,7 +88,7 @@ class JetStreamReader(PartitionReader, DataSourceReader):
             Part(name, state.born, self._range(state), state.mean_bytes)
             for name, state in sorted(states.items())
         ]
-        return partitions_of(parts, options, options.subjects)
+        return partitions_of(parts, options, subjects_of(options))
 
     def _range(self, state: StreamState) -> Range:
         options = self._options
@@ -95,12 +98,13 @@ class JetStreamReader(PartitionReader, DataSourceReader):
             end = options.ending_offsets.of(state.stream, end)
         after = resolve_start(start, state, self._lookups.at_position(state, start))
         last = resolve_end(end, state, self._lookups.at_position(state, end))
-        first = max(after + 1, state.first_seq)
+        lowest, highest = range_of(options)
+        first, last = max(after + 1, state.first_seq, lowest), min(last, highest)
         if start.sequence is not None:
             step = what_is_next(Offset(state.stream, after, state.born), state)
             if step.problem and options.fail_on_data_loss:
                 refuse_loss([f"stream {state.stream} {step.problem}"])
-            first = step.range.first
-        if first <= last and options.subjects:
-            last = min(last, self._lookups.end(state, options.subjects))
+            first = max(step.range.first, lowest)
+        if first <= last and (subjects := subjects_of(options)):
+            last = min(last, self._lookups.end(state, subjects))
         return Range(first, last)

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from pelton.spark.reading.partitions import cut, packed
 from pelton.spark.reading.patterns import EVERYTHING, shortest
 from pelton.spark.reading.plan import ReadPlan
+from pelton.spark.reading.schema import filter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +63,7 @@ def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan
         segments=options.segments,
         fail_on_data_loss=options.fail_on_data_loss,
         empty_below=piece.empty_below,
+        where=filter_of(options),
     )
 
 
