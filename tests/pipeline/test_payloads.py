@@ -7,7 +7,11 @@ import http.server
 import json
 import random
 import struct
+import subprocess
+import sys
 import threading
+import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,12 +63,10 @@ def publish(server: ServerProcess) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def ran(server: ServerProcess, spark: Any, tmp_path: Path) -> Callable[..., list[str]]:
-    """Runs a pipeline with these steps and sinks; gives its warnings."""
+def write(server: ServerProcess, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a pipeline with these steps and sinks."""
 
-    def call(steps: str, sinks: str, per_batch: int = 3) -> list[str]:
-        import warnings
-
+    def call(steps: str, sinks: str, per_batch: int = 3) -> Path:
         path = tmp_path / "shop.yaml"
         path.write_text(
             f"""
@@ -76,6 +78,17 @@ steps: {steps}
 sinks: {sinks}
 """
         )
+        return path
+
+    return call
+
+
+@pytest.fixture
+def ran(write: Any, spark: Any) -> Callable[..., list[str]]:
+    """Runs a pipeline with these steps and sinks; gives its warnings."""
+
+    def call(steps: str, sinks: str, per_batch: int = 3) -> list[str]:
+        path = write(steps, sinks, per_batch)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             run(load(path), spark, once=True)
@@ -147,6 +160,39 @@ def test_nothing_of_any_json_is_lost(ran: Any, publish: Any, tmp_path: Path) -> 
             path: json.loads(each) if isinstance(each, str) and each != expected[path] else each
             for path, each in there.items()
         } == expected
+
+
+def test_killed_when_a_new_schema_is_kept_and_no_sink_has_it(
+    write: Any, ran: Any, publish: Any, tmp_path: Path
+) -> None:
+    kept = tmp_path / "state" / "shop" / "schemas" / "raw" / "orders.json"
+
+    def since() -> list[int]:
+        return [each["batch"] for each in json.loads(kept.read_text())] if kept.exists() else []
+
+    publish(*({"id": number, f"f{number // 4}": number} for number in range(40)))
+    steps = STEP.replace("KEYS", "infer: 2")
+    command = [sys.executable, "-m", "pelton.cli", "pipeline", "run", "--once"]
+    for many in (1, 4):
+        process = subprocess.Popen(
+            [*command, str(write(steps, TABLE, per_batch=4))], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 300
+        while len(since()) < many:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        commits = tmp_path / "state" / "shop" / "checkpoints" / "raw" / "commits"
+        assert not (commits / str(since()[-1])).exists()
+    ran(steps, TABLE, per_batch=4)
+    found = rows(tmp_path / "table")
+    assert [row["seq"] for row in found] == list(range(1, 41))
+    for number, row in enumerate(found):
+        wanted = {"id": number, f"f{number // 4}": number}
+        assert leaves(row["value"]) == wanted
+        assert row["_rescued"] is None
 
 
 def test_a_batch_that_runs_again_has_the_schema_that_it_had(
