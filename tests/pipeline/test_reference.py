@@ -29,6 +29,7 @@ def table(heading):
         ("## Steps", keys.STEP),
         ("## Payloads", keys.PAYLOADS),
         ("## Sinks", keys.SINK),
+        ("With `register`:", keys.REGISTER),
         ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
     ],
 )

@@ -73,7 +73,15 @@ SINK = (
     Key("partitionBy", "Columns whose values get separate folders."),
     Key("query", "shared, or own: read the source for this sink alone."),
     Key("trigger", "Shortest interval between batches; gives the sink its own query."),
+    Key("register", "Register the Delta table in a catalog: Unity Catalog, AWS Glue."),
     Key("options", "Options of the format whose name is one of these keys."),
+)
+REGISTER = (
+    Key("table", "Name in the catalog: catalog.schema.table, or database.table for Glue."),
+    Key("unity", "URL of a server of Unity Catalog."),
+    Key("token", "Token for Unity Catalog."),
+    Key("glue", "Region of AWS Glue."),
+    Key("endpoint", "URL of a service that speaks Glue's API, instead of Amazon's."),
 )
 UPSERT = (
     Key("keys", "Columns that identify a row."),

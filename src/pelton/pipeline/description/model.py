@@ -104,6 +104,17 @@ class Upsert:
 
 
 @dataclass(frozen=True)
+class Registration:
+    """The catalog that a Delta table is registered in, Unity Catalog or Glue, and its name there."""
+
+    table: str
+    unity: str | None = None
+    token: str | None = field(default=None, repr=False)
+    glue: str | None = None
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True)
 class Sink:
     """A target of rows: a format, or ``upsert``. Options may hold secrets."""
 
@@ -118,6 +129,7 @@ class Sink:
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
     own: bool = False
+    register: Registration | None = None
     trigger_seconds: float | None = None
 
     @property

@@ -18,11 +18,12 @@ from pelton.pipeline.description.formats import (
     unknown_format,
     wrong_format,
 )
-from pelton.pipeline.description.keys import SINK, SOURCE, STEP, UPSERT, names
+from pelton.pipeline.description.keys import REGISTER, SINK, SOURCE, STEP, UPSERT, names
 from pelton.pipeline.description.model import (
     DELTA,
     STREAM_FORMATS,
     Call,
+    Registration,
     Sink,
     Source,
     Step,
@@ -152,7 +153,7 @@ class Sections:
             trigger_seconds=fields.seconds("trigger"),
         )
         query = fields.word("query", ("shared", "own"))
-        made = replace(made, own=query == "own")
+        made = replace(made, own=query == "own", register=self._registration(fields))
         if fields.has("format") == fields.has("upsert"):
             fields.problem(
                 "format", "give either format or upsert, such as format: jetstream_delta"
@@ -164,6 +165,8 @@ class Sections:
             made = replace(made, upsert=upsert)
         else:
             made = self._formatted(fields, made)
+        if made.register is not None and made.upsert is None and made.format != DELTA:
+            fields.problem("register", "register is for upsert and format: jetstream_delta")
         if not made.input or (made.upsert is None and made.format is None):
             return None
         if query == "shared" and not made.shareable:
@@ -172,6 +175,33 @@ class Sections:
                 "only jetstream formats and upsert, with mode append and without a trigger, can"
                 " share a query; leave query out",
             )
+        return made
+
+    def _registration(self, fields: Fields) -> Registration | None:
+        value = fields.take("register")
+        if value is None:
+            return None
+        if not isinstance(value, Section):
+            fields.problem(
+                "register", "register must be keys and values: {unity: URL, table: a.b.c}"
+            )
+            return None
+        line = fields.section.line_of("register")
+        inner = self._fields(f"{fields.label}.register", value, line, REGISTER)
+        if inner is None:
+            return None
+        made = Registration(
+            **{key.name: inner.text(key.name) if inner.has(key.name) else None for key in REGISTER}  # type: ignore[arg-type]  # table is checked below
+        )
+        inner.finish(REGISTER)
+        if isinstance(token := value.entries.get("token"), Text):
+            self._note_secrets({"token": token})
+        if (made.unity is None) == (made.glue is None):
+            inner.problem("unity", "give either unity or glue")
+        parts = 3 if made.unity is not None else 2
+        if made.table is None or len(list(filter(None, made.table.split(".")))) != parts:
+            form = "catalog.schema.table" if parts == 3 else "database.table"
+            inner.problem("table", f"table must be {form}")
         return made
 
     def _formatted(self, fields: Fields, sink: Sink) -> Sink:

@@ -77,11 +77,13 @@ class Job:
         :class:`pelton.pipeline.running.frames.StepError` and
         :class:`pelton.pipeline.running.supervising.QueryEndedError`; the queries are then stopped.
         """
+        from pelton.pipeline.running.catalogs import Registrations
         from pelton.pipeline.running.engine import Engine
 
         stop = stopping or threading.Event()
         board = Board(tell)
         engine = Engine(self.pipeline, spark, self.queries, once=once, board=board)
+        registrations = Registrations(self.pipeline, engine.notices.put)
         try:
             engine.start()
             file = self.pipeline.file
@@ -89,12 +91,14 @@ class Job:
             for line in [*lines, *engine.warnings]:
                 (warn or warnings.warn)(line)
             while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
+                registrations.look()
                 self._pass_on(engine.notices, warn)
                 if show is not None:
                     show(board.numbers())
         finally:
             engine.stop()
             engine.close()
+            registrations.look(at_last=True)
             self._pass_on(engine.notices, warn)
             if show is not None:
                 show(board.numbers())
