@@ -30,6 +30,8 @@ def table(heading):
         ("## Payloads", keys.PAYLOADS),
         ("## Sinks", keys.SINK),
         ("With `register`:", keys.REGISTER),
+        ("## Tests", keys.CASE),
+        ("Rows are a list, or:", keys.GIVEN),
         ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
     ],
 )

@@ -14,13 +14,14 @@ from pelton.errors import not_installed
 if TYPE_CHECKING:
     from pelton.pipeline.description.model import Pipeline
     from pelton.pipeline.description.problems import Problem
+    from pelton.pipeline.running.preview import Preview
     from pelton.pipeline.running.queries import Query
     from pelton.pipeline.running.status import QueryStatus, Status
 
 _STATE = click.option(
     "--state", type=click.Path(file_okay=False), help="Folder of the state, instead of the file's."
 )
-_FILE = click.argument("file", type=click.Path(), metavar="FILE")
+FILE = click.argument("file", type=click.Path(), metavar="FILE")
 _QUERIES = ("query", "batch", "done at", "stream", "sequence", "end", "lag")
 _TABLES = ("sink", "query", "table", "version", "rows")
 _RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
@@ -35,7 +36,8 @@ class Wrong(click.ClickException):
         return tuple(self.message.splitlines())
 
 
-def _load(file: str, state: str | None) -> Pipeline:
+def load_file(file: str, state: str | None) -> Pipeline:
+    """The pipeline of a file; raises ClickException with its faults."""
     try:
         from pelton.pipeline.description.problems import PipelineError
         from pelton.pipeline.description.reading import load
@@ -50,7 +52,7 @@ def _load(file: str, state: str | None) -> Pipeline:
 
 
 @click.command()
-@_FILE
+@FILE
 @_STATE
 @click.option("--sql/--no-sql", default=True, help="Check all SQL with Spark's parser; needs Java.")
 @command
@@ -61,8 +63,8 @@ def check(session: Session, file: str, state: str | None, sql: bool) -> int:
     Loads the functions that the file names, and parses its SQL in a JVM that ends at once. Asks no
     server. Exit status: 1 if the file has faults; each is a line with its place.
     """
-    pipeline = _load(file, state)
-    queries = _planned(pipeline, _wrong_sql(pipeline) if sql else [])
+    pipeline = load_file(file, state)
+    queries = planned(pipeline, _wrong_sql(pipeline) if sql else [])
     from pelton.pipeline.description.drawing import draw
 
     lines = draw(pipeline)
@@ -93,7 +95,7 @@ def _wrong_sql(pipeline: Pipeline) -> list[Problem]:
         return []
 
 
-def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
+def planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
     """The queries that a run would have; reports their faults together with ``problems``."""
     from pelton.pipeline.description.functions import check_functions
     from pelton.pipeline.description.problems import PipelineError
@@ -111,7 +113,7 @@ def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
 
 
 @click.command()
-@_FILE
+@FILE
 @click.option("--once", is_flag=True, help="Process the available input, print a summary, end.")
 @_STATE
 @command
@@ -123,7 +125,7 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
     --json each event of a query is a line, and the summary is the last line. Exit status: 1 after
     an error.
     """
-    pipeline = _load(file, state)
+    pipeline = load_file(file, state)
     from pelton.pipeline.description.problems import PipelineError
     from pelton.pipeline.running.command import RunFailed, run_command
     from pelton.pipeline.running.queries import StateError
@@ -138,7 +140,7 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
 
 
 @click.command()
-@_FILE
+@FILE
 @_STATE
 @command
 @click.pass_obj
@@ -146,7 +148,7 @@ def status(session: Session, file: str, state: str | None) -> int:
     """Show the progress of the pipeline of FILE: batches, offsets, lag, tables. Needs no Spark."""
     from pelton.pipeline.running.queries import StateError
 
-    pipeline = _load(file, state)
+    pipeline = load_file(file, state)
     from pelton.pipeline.running.status import status_of
 
     try:
@@ -205,7 +207,7 @@ def _rows(query: QueryStatus) -> list[tuple[str, ...]]:
 
 
 @click.command()
-@_FILE
+@FILE
 @click.argument("name", required=False, metavar="[STEP]")
 @click.option(
     "--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Rows of each."
@@ -234,8 +236,7 @@ def show(
     pelton pipeline show orders.yaml
     pelton pipeline show orders.yaml checked.rejected --from 41 --messages 10
     """
-    pipeline = _load(file, None)
-    from pelton.cli.sql.formats import cell, objects_of
+    pipeline = load_file(file, None)
     from pelton.spark.java import JavaNotFoundError, ensure_java
 
     try:
@@ -246,24 +247,30 @@ def show(
         names = named(pipeline, name)
         pipeline = readable(pipeline, names, begin=begin, messages=messages)
         with session_of(pipeline) as spark:
-            for number_shown, each in enumerate(previews(pipeline, spark, names, rows)):
-                if session.as_json:
-                    for batch in each.rows.to_batches():
-                        for row in objects_of(batch):
-                            print_json_line({"step": each.name, "row": row})
-                    continue
-                if len(names) > 1:
-                    print(
-                        f"{chr(10) if number_shown else ''}{each.name}: {each.rows.num_rows} rows"
-                    )
-                lines = zip(*(column.to_pylist() for column in each.rows.columns), strict=True)
-                found = [tuple(cell(value) for value in line) for line in lines]
-                print_table(each.rows.column_names, found)
+            for shown, each in enumerate(previews(pipeline, spark, names, rows)):
+                print_preview(each, names, first=shown == 0, as_json=session.as_json)
     except ModuleNotFoundError as problem:
         raise click.ClickException(str(not_installed(problem, "spark"))) from None
     except (StepError, JavaNotFoundError) as error:
         raise Wrong(str(error)) from None
     return 0
+
+
+def print_preview(
+    preview: Preview, names: tuple[str, ...], *, first: bool, as_json: bool = False
+) -> None:
+    """Print rows as a table, or as lines of JSON."""
+    from pelton.cli.sql.formats import cell, objects_of
+
+    if as_json:
+        for batch in preview.rows.to_batches():
+            for row in objects_of(batch):
+                print_json_line({"step": preview.name, "row": row})
+        return
+    if len(names) > 1:
+        print(f"{'' if first else chr(10)}{preview.name}: {preview.rows.num_rows} rows")
+    lines = zip(*(column.to_pylist() for column in preview.rows.columns), strict=True)
+    print_table(preview.rows.column_names, [tuple(cell(value) for value in line) for line in lines])
 
 
 @click.command()

@@ -39,6 +39,8 @@ class Text:
     value: str
     line: int
     shown: str
+    quoted: bool = False
+    """Whether it is in quotes or a block, and so a text for certain."""
 
     @property
     def filled_in(self) -> bool:
@@ -71,7 +73,12 @@ Value = Text | Items | Section | None
 """None is a key without a value."""
 
 
-def read_document(text: str, environment: Mapping[str, str], problems: Problems) -> Section | None:
+_PIPELINE = "a pipeline is keys and values: pipeline, sources, steps, sinks"
+
+
+def read_document(
+    text: str, environment: Mapping[str, str], problems: Problems, form: str = _PIPELINE
+) -> Section | None:
     """The document; None if the text cannot be read any further."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -83,7 +90,7 @@ def read_document(text: str, environment: Mapping[str, str], problems: Problems)
     reader = _Reader(environment, problems)
     made = None if node is None else reader.value(node, 0)
     if not isinstance(made, Section):
-        problems.add(1, "a pipeline is keys and values: pipeline, sources, steps, sinks")
+        problems.add(1, form)
         return None
     return made
 
@@ -101,7 +108,8 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             if node.tag == _NULL and node.style is None:
                 return None
-            return Text(self._fill(str(node.value), line), line, str(node.value))
+            text = str(node.value)
+            return Text(self._fill(text, line), line, text, quoted=node.style is not None)
         if isinstance(node, yaml.SequenceNode):
             return Items(tuple(self.value(item, depth + 1) for item in node.value), line)
         assert isinstance(node, yaml.MappingNode)

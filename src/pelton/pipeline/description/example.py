@@ -2,6 +2,7 @@
 
 EXAMPLE = """\
 # Commands:  pelton pipeline check orders.yaml     find faults, without starting anything
+#            pelton pipeline test orders.yaml      run the tests below, without a server
 #            pelton pipeline run orders.yaml       run until Ctrl-C; --once: until all input is read
 #            pelton pipeline status orders.yaml    show the progress
 # Values may use environment variables: ${NAME}, ${NAME:-default}. Relative paths start at this file.
@@ -44,4 +45,19 @@ sinks:                              # one read of the stream feeds them all
   #   select: [to_json(struct(id, customer, amount)) as data]
   #   format: jetstream
   #   subject: big.orders
+
+tests:                              # messages that are given, and the rows that must come of them
+  orders are checked:
+    given:
+      raw:                          # pelton pipeline sample orders.yaml writes real ones into a file
+        - {seq: 1, data: {id: a1, customer: ann, amount: 12.5}}
+        - {seq: 2, data: {id: a2, customer: ann, amount: 20}}
+        - {seq: 3, data: {id: a3, customer: bob}}
+        - not json
+    expect:                         # only the columns that are named are compared
+      orders: [{id: a1, amount: 12.5}, {id: a2}]
+      customers: [{customer: ann, seq: 2}]
+      bad_orders:
+        - {seq: 3, rejected_because: [has_amount]}
+        - {seq: 4, data: not json, rejected_because: [is_json, has_ids, has_amount]}
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pelton.pipeline.description.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pelton.pipeline.description.model import Call, Pipeline, Step
 
@@ -76,12 +76,24 @@ def _check(step: Step, call: Call, folder: Path) -> None:
         ) from None
 
 
-def carry_modules(folder: Path) -> None:
-    """Make Spark send functions of modules in the folder by value. Needs pyspark."""
-    from pyspark import cloudpickle
+def forget_modules(folder: Path) -> None:
+    """Let the next step that names a module of the folder load it again, as it is then."""
+    for name, _ in _modules_in(folder):
+        del sys.modules[name]
+    importlib.invalidate_caches()
 
+
+def _modules_in(folder: Path) -> Iterator[tuple[str, Any]]:
     for name, module in list(sys.modules.items()):
         where = getattr(module, "__file__", None)
         inside = folder.joinpath(*name.split("."))
         if where and Path(where) in (inside.with_suffix(".py"), inside / "__init__.py"):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # of pyspark's
+            yield name, module
+
+
+def carry_modules(folder: Path) -> None:
+    """Make Spark send functions of modules in the folder by value. Needs pyspark."""
+    from pyspark import cloudpickle
+
+    for _, module in _modules_in(folder):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # of pyspark's

@@ -24,6 +24,7 @@ TOP = (
     Key("sinks", "Where rows go, by name."),
     Key("spark", "master and spark.* settings of the session that the command starts."),
     Key("metrics", "Publish progress, serve metrics."),
+    Key("tests", "Rows given and rows expected, by name; or files with such tests."),
 )
 SOURCE = (
     Key("format", "Any format of Spark for readStream."),
@@ -98,6 +99,17 @@ UPSERT = (
     Key("onRowError", "A row that the table cannot hold: fail, or side (it goes to errorPath)."),
     Key("errorPath", "Side output: a folder of Parquet files."),
 )
+CASE = (
+    Key("given", "Rows by source or step; a list of these has a micro-batch each."),
+    Key("expect", "Rows by step, step.rejected or sink; a number is their count."),
+    Key("ordered", "true: the rows come in this order."),
+)
+GIVEN = (
+    Key("rows", "A list of rows."),
+    Key("file", "A file of JSON lines, a row each, in place of rows."),
+    Key("schema", "Columns, such as id long, name string, of a source without fixed columns."),
+)
+EXPECTED = GIVEN[:2]
 DEFAULTS = (
     Key("trigger", "Shortest interval at which a query looks for rows: 1s; 0 means no pause."),
 )

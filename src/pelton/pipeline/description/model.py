@@ -10,6 +10,7 @@ from pelton.spark.tables.options import KEEP_HOURS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pelton.pipeline.description.cases import Case
     from pelton.pipeline.description.problems import Problem
     from pelton.spark.payloads.formats import Format
 
@@ -177,6 +178,9 @@ class Pipeline:
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     warnings: tuple[Problem, ...] = ()
     """Probable mistakes, which do not prevent a run."""
+    cases: tuple[Case, ...] = ()
+    case_files: tuple[str, ...] = ()
+    """Patterns of further files with tests, which a run does not read."""
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """The sources and steps that a node reads; () for a source."""

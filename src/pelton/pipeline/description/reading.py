@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pelton.pipeline.description import graph
 from pelton.pipeline.description import options as formats
+from pelton.pipeline.description.cases import CaseReader, check_names
 from pelton.pipeline.description.document import Section, Text, read_document
 from pelton.pipeline.description.fields import Fields
 from pelton.pipeline.description.keys import DEFAULTS, METRICS, SPARK, TOP, names
@@ -98,11 +99,13 @@ class _Reader:
             metrics=self._metrics(),
             secrets=frozenset(sections.secrets),
         )
+        tests = top.take("tests")
         top.finish(TOP)
         for part, example in (("sources", "a place rows come from"), ("sinks", "a place they go")):
             if not top.has(part):
                 top.problem(part, f"{part} is missing: a pipeline has {example}")
         self._check_references(made)
+        made = self._with_cases(made, tests)
         return replace(made, warnings=tuple(sorted(set(self._problems.warnings))))
 
     def _each(self, part: str, read_one: Callable[[str, Value, int], T | None]) -> dict[str, T]:
@@ -178,6 +181,23 @@ class _Reader:
         if port is None and subject is None:
             fields.problem("port", "give port, subject or both")
         return Metrics(None if port is None else int(port), host or "127.0.0.1", subject)
+
+    def _with_cases(self, pipeline: Pipeline, tests: Value) -> Pipeline:
+        """The pipeline with the tests of this file, or the names of other files."""
+        if isinstance(tests, Section):
+            cases = CaseReader(str(self._file), self._folder, self._problems).cases(tests)
+            check_names(pipeline, cases, self._problems)
+            return replace(pipeline, cases=cases)
+        if tests is None and not self._top.has("tests"):
+            return pipeline
+        files = [tests] if isinstance(tests, Text) else getattr(tests, "items", ())
+        if not files or not all(isinstance(each, Text) and each.value for each in files):
+            self._top.problem("tests", "tests must have tests by name, or files: tests/*.yaml")
+        names = tuple(each.value for each in files if isinstance(each, Text))
+        for name in names:
+            if Path(name).is_absolute():
+                self._top.problem("tests", f"{name} must be relative to this file")
+        return replace(pipeline, case_files=names)
 
     def _section(self, part: str) -> Fields | None:
         value = self._top.take(part)

@@ -99,8 +99,10 @@ def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> No
         writer.save()
 
 
-def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
-    """Write the newest row of each key of a batch into a table."""
+def write_upsert(
+    into: Upsert, rows: DataFrame, batch_id: int, *, query_id: str | None = None
+) -> None:
+    """Write the newest row of each key of a batch into a table; of the query that calls, unless given."""
     upsert(
         rows,
         batch_id,
@@ -111,6 +113,7 @@ def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
         delete_when=into.delete_when,
         merge_schema=into.merge_schema,
         storage=into.storage or None,
+        query_id=query_id,
         if_behind=into.if_behind,
         maintain_every=into.maintain_every,
         keep_hours=into.keep_hours,

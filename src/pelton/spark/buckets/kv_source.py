@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.25
 _POLL_EVERY_SECONDS = 0.05
 
-_COLUMNS = "key string, value binary, revision long, created timestamp, operation string"
+COLUMNS = "key string, value binary, revision long, created timestamp, operation string"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class JetStreamKv(KvSink):
 
     def schema(self) -> str:
         """The columns of a read."""
-        return _COLUMNS
+        return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the state of a bucket."""
