@@ -30,7 +30,7 @@ CLIENT_PAGES = (
 )
 
 
-SPARK = re.compile(r"spark|pelton (run|pipeline (run|test)|plgd (run|backfill))\b")
+SPARK = re.compile(r"spark|pelton (run|pipeline (run|test|backfill)|plgd (run|backfill))\b")
 
 
 def name(path: Path) -> str:

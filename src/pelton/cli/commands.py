@@ -178,6 +178,8 @@ PIPELINE: dict[str, Row] = {
     "test": ("Run the tests of a file, without a server.", "spark.pipeline_tests", "test"),
     "sample": ("Write messages of a source as a fixture.", "spark.pipeline_tests", "sample"),
     "shell": ("Work on a file at a prompt, on one session.", "spark.shell", "shell"),
+    "backfill": ("Write a range of a stream into sinks.", "spark.backfill", "backfill"),
+    "rebuild": ("Make the table of a sink anew.", "spark.backfill", "rebuild"),
     "status": ("Show the progress of a pipeline.", "spark.pipeline", "status"),
     "init": ("Print a first file.", "spark.pipeline", "init"),
 }

@@ -4,6 +4,7 @@
 ``description``   the file, read and checked without Spark
 ``running``       a running pipeline: queries, batches into sinks, numbers, status
 ``testing``       tests of a file, without servers
+``backfilling``   older messages into sinks, tables made anew
 ``logs``          the main job, ``pelton run``: log files into a stream, the stream into tables
 ``children``      child processes that end with this one, and the lock of a folder
 ``display``       numbers, updated in place on a terminal, as lines elsewhere

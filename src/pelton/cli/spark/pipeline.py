@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pelton.pipeline.running.queries import Query
     from pelton.pipeline.running.status import QueryStatus, Status
 
-_STATE = click.option(
+STATE = click.option(
     "--state", type=click.Path(file_okay=False), help="Folder of the state, instead of the file's."
 )
 FILE = click.argument("file", type=click.Path(), metavar="FILE")
@@ -53,7 +53,7 @@ def load_file(file: str, state: str | None) -> Pipeline:
 
 @click.command()
 @FILE
-@_STATE
+@STATE
 @click.option("--sql/--no-sql", default=True, help="Check all SQL with Spark's parser; needs Java.")
 @command
 @click.pass_obj
@@ -115,7 +115,7 @@ def planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
 @click.command()
 @FILE
 @click.option("--once", is_flag=True, help="Process the available input, print a summary, end.")
-@_STATE
+@STATE
 @command
 @click.pass_obj
 def run(session: Session, file: str, once: bool, state: str | None) -> int:
@@ -141,7 +141,7 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
 
 @click.command()
 @FILE
-@_STATE
+@STATE
 @command
 @click.pass_obj
 def status(session: Session, file: str, state: str | None) -> int:

@@ -24,6 +24,7 @@ from pelton.pipeline.running.queries import StateError, committed, plan, recall,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from queue import SimpleQueue
 
     from pyspark.sql import SparkSession
@@ -120,6 +121,18 @@ def taken(pipeline: Pipeline) -> Iterator[Job]:
     if problems := check_functions(pipeline):
         raise PipelineError(pipeline.file, problems)
     state = pipeline.state
+    with locked(state) as children:
+        memory = recall(state, pipeline.name)
+        queries, problems = plan(pipeline, memory, lambda query: committed(state, query))
+        if problems:
+            raise PipelineError(pipeline.file, problems)
+        remember(state, memory)
+        yield Job(pipeline, children, queries)
+
+
+@contextlib.contextmanager
+def locked(state: Path) -> Iterator[Children]:
+    """The lock of a state folder. Raises :class:`StateError` if a process works in it."""
     try:
         children = Children(state)
     except FolderInUseError as error:
@@ -127,12 +140,7 @@ def taken(pipeline: Pipeline) -> Iterator[Job]:
     except OSError as error:
         raise StateError(f"cannot use the state folder {state}: {error.strerror}") from None
     try:
-        memory = recall(state, pipeline.name)
-        queries, problems = plan(pipeline, memory, lambda query: committed(state, query))
-        if problems:
-            raise PipelineError(pipeline.file, problems)
-        remember(state, memory)
-        yield Job(pipeline, children, queries)
+        yield children
     finally:
         children.release()
 
