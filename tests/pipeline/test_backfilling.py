@@ -6,8 +6,10 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +25,8 @@ from pelton.pipeline import load, run
 from pelton.pipeline.backfilling.ranges import Ledger, Shelf, chunks, count, joined, without
 from pelton.pipeline.children import Children
 from pelton.pipeline.running import preview
+from pelton.pipeline.running.job import taken
+from pelton.spark import register
 from tests.peers import available_servers, start_server
 
 if TYPE_CHECKING:
@@ -156,13 +160,14 @@ def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def compare(folder: Path, js: Any, seqs: list[int]) -> None:
+def compare(folder: Path, js: Any, seqs: list[int], *, iceberg: bool = True) -> None:
     """Each sink has the rows of these messages, once."""
     good = [seq for seq in seqs if seq % 10]
     assert Counter(row["seq"] for row in rows_of(folder, "table")) == Counter(good)
-    catalog = SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db")
-    ice = catalog.load_table("shop.ice").scan().to_arrow()
-    assert Counter(ice["seq"].to_pylist()) == Counter(good)
+    if iceberg:
+        catalog = SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db")
+        ice = catalog.load_table("shop.ice").scan().to_arrow()
+        assert Counter(ice["seq"].to_pylist()) == Counter(good)
     bad = [row["seq"] for row in rows_of(folder, "bad")]
     assert Counter(bad) == Counter(seq for seq in seqs if seq % 10 == 0)
     keys = {key: [seq for seq in good if seq % 3 == key] for key in range(3)}
@@ -206,6 +211,39 @@ def test_a_range_is_written_once(
     publish(js, 281, 300)
     run(load(file), warm, once=True)
     compare(tmp_path, js, list(range(1, 301)))
+
+
+def test_a_range_is_written_beside_a_run(
+    tmp_path: Path, js: Any, file: Path, command: Any, warm: Any
+) -> None:
+    """The queries commit to the same tables and streams meanwhile."""
+    publish(js, 1, 230)
+    register(warm)
+    stopping = threading.Event()
+
+    def work() -> None:
+        with taken(load(file)) as job:
+            job.run(warm, stopping=stopping, warn=lambda _: None)
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(work)
+        try:
+            deadline = time.monotonic() + 120
+            while not list(tmp_path.glob("state/shop/checkpoints/*/commits/0")):
+                assert not running.done(), running.result()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            with ThreadPoolExecutor(1) as publishers:
+                published = publishers.submit(publish, js, 231, 900)
+                words = (file, "--from", 1, "--to", "latest", *CHOSEN[:10], "--messages", 50)
+                code, out = command("backfill", *words)
+                published.result()
+            assert code == 0, out
+        finally:
+            stopping.set()
+        running.result()
+    run(load(file), warm, once=True)
+    compare(tmp_path, js, list(range(1, 901)), iceberg=False)
 
 
 def test_what_cannot_be_filled_is_a_line(js: Any, file: Path, command: Any, warm: Any) -> None:
@@ -288,6 +326,33 @@ def test_a_table_is_made_anew_in_one_commit(
         code, out = command("rebuild", file, name)
         assert code == 1
         assert said in out
+
+
+def test_older_messages_have_their_own_fields(
+    tmp_path: Path, js: Any, file: Path, command: Any, warm: Any
+) -> None:
+    """A step with a schema from data finds fields that only older messages have."""
+    for number in range(1, 21):
+        js.publish("in", json.dumps({"id": number} | ({"old": 1} if number < 6 else {})).encode())
+    head = (
+        file.read_text()
+        .partition("steps:")[0]
+        .replace("startingOffsets: 201", "startingOffsets: 11")
+    )
+    steps = """steps: {seen: {from: raw, json: {infer: 10}, select: [seq, "value.*"]}}
+sinks: {table: {from: seen, format: jetstream_delta, path: table, mergeSchema: true}}
+"""
+    file.write_text(head + steps)
+    run(load(file), warm, once=True)
+    words = (file, "--from", "earliest", "--to", "latest", "--messages", 4)
+    code, out = command("backfill", *words)
+    assert code == 0, out
+    rows = sorted(rows_of(tmp_path, "table"), key=lambda row: int(row["seq"]))
+    assert [(row["id"], row["old"]) for row in rows] == [
+        (number, 1 if number < 6 else None) for number in range(1, 21)
+    ]
+    assert command("rebuild", file, "table")[0] == 0
+    assert sorted(rows_of(tmp_path, "table"), key=lambda row: int(row["seq"])) == rows
 
 
 def commits(folder: Path) -> int:

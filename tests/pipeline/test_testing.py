@@ -65,10 +65,12 @@ steps:
     sql: select customer, sum(amount) as total, count(*) as n, max(seq) as seq from checked group by 1
   timed: {from: checked, watermark: ts 10 minutes, select: [ts, amount]}
   hours: {from: timed, sql: "select window(ts, '1 hour') as hour, count(*) as n from timed group by 1"}
+  grown: {from: raw, json: {infer: 10, types: {amount: double}}, select: [seq, "value.*"]}
   doubled: {from: checked, python: "trial_functions:doubled"}
 sinks:
   table: {from: doubled, where: amount > 1, format: jetstream_delta, path: table}
   named_rows: {from: named, format: jetstream_delta, path: named}
+  grown_rows: {from: grown, format: jetstream_delta, path: grown, mergeSchema: true}
   bad: {from: checked.rejected, format: jetstream_delta, path: bad}
   latest: {from: checked, upsert: latest, keys: [customer], deleteWhen: amount = 0, select: [seq, customer, amount]}
   counts: {from: checked, upsert: counts, keys: [customer], sums: [n], select: [seq, customer, bigint(1) as n]}
@@ -103,6 +105,12 @@ tests:
       all_totals: [{customer: ann, n: 2}, {customer: bob, n: 2}]
       named: [{seq: 1, name: Ann}, {seq: 2, name: null}, {seq: 3, name: Ann}, {seq: 4, name: null}]
       bad: []
+      grown: [{seq: 1, id: a, amount: 1}, {seq: 2}, {seq: 3, amount: 3.25}, {seq: 4}]
+  schemas that grow:
+    given:
+      - raw: [{data: {id: a}}]
+      - raw: [{data: {at: {city: Bern}}}]
+    expect: {grown_rows: [{id: a, at: null}, {id: null, at: {city: Bern}}]}
   in their order:
     ordered: true
     given: {raw: [{data: {id: a, amount: 2}}, {data: {id: b, amount: 3}}]}
@@ -154,7 +162,7 @@ def test_rows_are_those_of_a_run(written: Any, spark: Any) -> None:
     pipeline = load(written(TESTS))
     outcomes = list(run_cases(pipeline, spark, cases_of(pipeline, {})))
     assert [(each.problem, each.differences) for each in outcomes if not each.passed] == []
-    assert len(outcomes) == 5
+    assert len(outcomes) == 6
 
 
 def test_the_first_file_passes_its_test(tmp_path: Path, warm: Any, capsys: Any) -> None:
@@ -173,9 +181,9 @@ def test_the_command_tells_what_differs(
         "    checked: 1 differ, 0 as expected",
         "      expected  a   »2«",
         "      got       a   »1«",
-        "shop.yaml:41: raw has no column sq; did you mean seq?",
-        "shop.yaml:42: raw: seq is 'one', not bigint: it must be a whole number",
-        "shop.yaml:43: the columns of step total are not known: give them",
+        "shop.yaml:43: raw has no column sq; did you mean seq?",
+        "shop.yaml:44: raw: seq is 'one', not bigint: it must be a whole number",
+        "shop.yaml:45: the columns of step total are not known: give them",
         "5 tests, 4 failed",
     ):
         assert said in out, out

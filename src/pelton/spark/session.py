@@ -145,6 +145,11 @@ def launch(conf: SparkConf, log_file: Path) -> JavaGateway:
     return gateway
 
 
+def use_in_thread(spark: SparkSession) -> None:
+    """Make the session the active one of this thread; without one, a start of a query finds no format."""
+    spark.createDataFrame([], "none int")  # of Spark's functions the one that does so
+
+
 def jvm_pid(spark: SparkSession) -> int | None:
     """The process id of the JVM, if this process started it."""
     process = getattr(spark.sparkContext._gateway, "proc", None)

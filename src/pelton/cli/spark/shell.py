@@ -73,7 +73,9 @@ class _Workbench:
         self._file = file
         self._began = pipeline
         self._spark = spark
-        self._thread = ThreadPoolExecutor(1, "shell")
+        from pelton.spark.session import use_in_thread
+
+        self._thread = ThreadPoolExecutor(1, "shell", use_in_thread, (spark,))
         self._stopping = threading.Event()
 
     def __enter__(self) -> _Workbench:

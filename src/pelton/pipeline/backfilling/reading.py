@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.graph import streams_of
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.preview import first_rows
+from pelton.pipeline.running.schemas import QuerySchemas
 from pelton.spark.reading.lookups import Lookups
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.positions import EARLIEST, Position
@@ -69,7 +73,11 @@ def began_at(source: Source, lookups: Lookups, state: StreamState) -> int | None
 
 def check_stateless(pipeline: Pipeline, spark: SparkSession, sink: Sink) -> None:
     """Raises :class:`StepError` for a sink whose steps keep state over the stream."""
-    if state := keeps_state(Frames(pipeline, spark).sink(sink)):
+    with tempfile.TemporaryDirectory(prefix="pelton-") as folder:
+        apart = replace(pipeline, state=Path(folder))  # a look at the plan keeps no schema
+        schemas = QuerySchemas(apart, "plan", sample=first_rows)
+        state = keeps_state(Frames(apart, spark, schemas=schemas).sink(sink))
+    if state:
         raise refusal(
             pipeline,
             sink,

@@ -30,6 +30,7 @@ from pelton.pipeline.running.supervising import (
 )
 from pelton.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
 from pelton.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+from pelton.spark.session import use_in_thread
 from pelton.spark.versions import number_of
 from pelton.spark.watching.listening import Listener
 
@@ -97,6 +98,7 @@ class Engine:
         nothing runs.
         """
         pipeline = self._pipeline
+        use_in_thread(self._spark)
         carry_modules(pipeline.folder)
         prepared = self._looked_over()
         if pipeline.metrics is not None:

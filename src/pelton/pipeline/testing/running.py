@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 
 from pelton.pipeline.description.cases import CaseError, rows_in
 from pelton.pipeline.description.functions import carry_modules
-from pelton.pipeline.description.model import node_of
+from pelton.pipeline.description.model import Step, node_of
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.schemas import QuerySchemas
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.running.writing import write_upsert
 from pelton.pipeline.testing.comparing import Difference, compare
@@ -81,7 +82,8 @@ class _Trial:
     """One test."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, case: Case, folder: Path) -> None:
-        self._pipeline = pipeline
+        # Schemas from data are those of the rows that are given, not those that a run has kept.
+        self._pipeline = replace(pipeline, state=folder / "state")
         self._spark = spark
         self._case = case
         self._folder = folder
@@ -158,7 +160,7 @@ class _Trial:
         if self._stateful(name):
             return self._streamed(name)
         if not self._frames:
-            self._frames = [self._of_batch(batch) for batch in self._batches]
+            self._frames = [self._of_batch(number) for number in range(len(self._batches))]
         frames = [self._frame(name, each) for each in self._frames]
         sink = self._pipeline.sinks.get(name)
         if sink is not None and sink.upsert is not None:
@@ -170,9 +172,17 @@ class _Trial:
             frames = frames[-1:]
         return _together([frame.toArrow() for frame in frames])
 
-    def _of_batch(self, batch: dict[str, pa.Table]) -> Frames:
+    def _of_batch(self, number: int, pipeline: Pipeline | None = None) -> Frames:
+        batch = self._batches[number]
         given = {name: self._frame_of(name, table) for name, table in batch.items()}
-        return Frames(self._pipeline, self._spark, given=given)
+        schemas = QuerySchemas(self._pipeline, _QUERY, number)
+        return Frames(pipeline or self._pipeline, self._spark, given=given, schemas=schemas)
+
+    def _first_rows(self, pipeline: Pipeline, step: Step) -> DataFrame:
+        """The rows of the first batch that a step decodes."""
+        bare = Step(step.name, step.line, step.inputs, python=step.python, sql=step.sql)
+        pipeline = replace(pipeline, steps={**pipeline.steps, step.name: bare})
+        return self._of_batch(0, pipeline).node(step.name)
 
     def _frame_of(self, name: str, table: pa.Table) -> DataFrame:
         made: DataFrame = self._spark.createDataFrame(table, self._schemas[name])
@@ -213,7 +223,8 @@ class _Trial:
                     os.utime(path, (number, number))  # the order in which Spark reads them
             reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
             given[name] = reader.parquet(str(folder))
-        return Frames(self._pipeline, self._spark, given=given)
+        schemas = QuerySchemas(self._pipeline, f"{_QUERY}_stream", sample=self._first_rows)
+        return Frames(self._pipeline, self._spark, given=given, schemas=schemas)
 
     def _streamed(self, name: str) -> pa.Table:
         rows = self._frame(name, self._of_stream())
@@ -271,7 +282,7 @@ class _Trial:
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
 
 
 def _table_at(path: str, rows: DataFrame) -> pa.Table:
