@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,16 +12,37 @@ from pelton.cli.session import Session, command
 from pelton.errors import not_installed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pelton.pipeline.description.model import Pipeline
     from pelton.pipeline.description.problems import Problem
     from pelton.pipeline.running.preview import Preview
     from pelton.pipeline.running.queries import Query
     from pelton.pipeline.running.status import QueryStatus, Status
 
+F = TypeVar("F", bound="Callable[..., Any]")
 STATE = click.option(
     "--state", type=click.Path(file_okay=False), help="Folder of the state, instead of the file's."
 )
-FILE = click.argument("file", type=click.Path(), metavar="FILE")
+_TARGET = "pelton.pipeline.target"
+
+
+def _keep_target(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    ctx.meta[_TARGET] = value
+
+
+def FILE(function: F) -> F:  # noqa: N802  used like the options above
+    """The argument FILE of a command, and the option for one of its targets."""
+    target = click.option(
+        "--target",
+        metavar="NAME",
+        expose_value=False,
+        callback=_keep_target,
+        help="One of the file's targets.",
+    )
+    return click.argument("file", type=click.Path(), metavar="FILE")(target(function))
+
+
 _QUERIES = ("query", "batch", "done at", "stream", "sequence", "end", "lag")
 _TABLES = ("sink", "query", "table", "version", "rows")
 _RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
@@ -43,8 +64,10 @@ def load_file(file: str, state: str | None) -> Pipeline:
         from pelton.pipeline.description.reading import load
     except ImportError as problem:
         raise click.ClickException(str(not_installed(problem, "spark"))) from None
+    context = click.get_current_context(silent=True)
+    target = None if context is None else context.meta.get(_TARGET)
     try:
-        return load(file, state=state)
+        return load(file, state=state, target=target)
     except OSError as error:
         raise click.ClickException(f"cannot read {file}: {error.strerror}") from None
     except PipelineError as error:
@@ -67,7 +90,7 @@ def check(session: Session, file: str, state: str | None, sql: bool) -> int:
     queries = planned(pipeline, _wrong_sql(pipeline) if sql else [])
     from pelton.pipeline.description.drawing import draw
 
-    lines = draw(pipeline)
+    lines = [pipeline.hide(line) for line in draw(pipeline)]
     if session.as_json:
         found = [asdict(query) for query in queries]
         doubts = [asdict(each) for each in pipeline.warnings]

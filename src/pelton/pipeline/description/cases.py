@@ -26,6 +26,7 @@ from pelton.pipeline.description.fields import Fields
 from pelton.pipeline.description.keys import CASE, EXPECTED, GIVEN
 from pelton.pipeline.description.model import node_of
 from pelton.pipeline.description.problems import PipelineError, Problems, did_you_mean
+from pelton.pipeline.description.variables import Variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +86,9 @@ def cases_of(pipeline: Pipeline, environment: Mapping[str, str]) -> tuple[Case, 
         for path in sorted(pipeline.folder.glob(pattern)):
             problems = Problems()
             text = path.read_text(encoding="utf-8", errors="replace")
-            document = read_document(text, environment, problems, _FORM)
+            document = read_document(text, problems, _FORM)
+            if document is not None:
+                document = Variables(environment, path.parent, problems).section(document)
             reader = CaseReader(_shown(path), path.parent, problems)
             cases = reader.cases(document) if document is not None else ()
             check_names(pipeline, cases, problems)

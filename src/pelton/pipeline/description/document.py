@@ -1,32 +1,22 @@
-"""YAML as texts, lists and sections with line numbers, and ``${NAME}`` replaced.
+"""YAML as texts, lists and sections with line numbers.
 
-====================  ==============================================================================
-``${NAME}``           the environment variable, which must be set
-``${NAME:-text}``     the variable, or the text if it is not set or empty
-``$${``               the two characters ``${``
-====================  ==============================================================================
-
-Variables are replaced after the YAML is read, and only in values, so a variable cannot add keys. A
-text holds both its value and its spelling in the file; messages show the spelling. Anchors, aliases
-and ``<<`` work as in any YAML. Values stay texts.
+A text holds both its value and its spelling in the file; messages show the spelling. They differ where
+:mod:`pelton.pipeline.description.variables` has filled in a variable. Anchors, aliases and ``<<`` work
+as in any YAML. Values stay texts.
 
 Does not know pipelines.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pelton.pipeline.description.problems import Problems
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 _MERGE = "tag:yaml.org,2002:merge"
 _NULL = "tag:yaml.org,2002:null"
 _DEEPEST = 32
@@ -44,7 +34,7 @@ class Text:
 
     @property
     def filled_in(self) -> bool:
-        """Whether a part of it comes from the environment."""
+        """Whether a part of it comes from the environment or from a file."""
         return self.value != self.shown
 
 
@@ -76,10 +66,8 @@ Value = Text | Items | Section | None
 _PIPELINE = "a pipeline is keys and values: pipeline, sources, steps, sinks"
 
 
-def read_document(
-    text: str, environment: Mapping[str, str], problems: Problems, form: str = _PIPELINE
-) -> Section | None:
-    """The document; None if the text cannot be read any further."""
+def read_document(text: str, problems: Problems, form: str = _PIPELINE) -> Section | None:
+    """The document as it is spelled; None if the text cannot be read any further."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -87,7 +75,7 @@ def read_document(
         what = getattr(error, "problem", None) or str(error)
         problems.add(1 if mark is None else mark.line + 1, f"this is not YAML: {what}")
         return None
-    reader = _Reader(environment, problems)
+    reader = _Reader(problems)
     made = None if node is None else reader.value(node, 0)
     if not isinstance(made, Section):
         problems.add(1, form)
@@ -96,8 +84,7 @@ def read_document(
 
 
 class _Reader:
-    def __init__(self, environment: Mapping[str, str], problems: Problems) -> None:
-        self._environment = environment
+    def __init__(self, problems: Problems) -> None:
         self._problems = problems
 
     def value(self, node: yaml.Node, depth: int) -> Value:
@@ -109,7 +96,7 @@ class _Reader:
             if node.tag == _NULL and node.style is None:
                 return None
             text = str(node.value)
-            return Text(self._fill(text, line), line, text, quoted=node.style is not None)
+            return Text(text, line, text, quoted=node.style is not None)
         if isinstance(node, yaml.SequenceNode):
             return Items(tuple(self.value(item, depth + 1) for item in node.value), line)
         assert isinstance(node, yaml.MappingNode)
@@ -141,25 +128,3 @@ class _Reader:
                 self._take(each, section, depth + 1, merged=True)
             else:
                 self._problems.add(each.start_mark.line + 1, "<< takes keys with values")
-
-    def _fill(self, text: str, line: int) -> str:
-        def one(match: re.Match[str]) -> str:
-            name, default = match[1], match[2]
-            if name is None:
-                if match[0] != "$${":
-                    self._problems.add(
-                        line,
-                        "${ begins a variable, as in ${NAME} or ${NAME:-text}; $${ is a plain ${",
-                    )
-                return "${"
-            value = self._environment.get(name, "")
-            if value or (default is None and name in self._environment):
-                return value
-            if default is None:
-                self._problems.add(
-                    line,
-                    f"${{{name}}} is not set in the environment; ${{{name}:-text}} has a default",
-                )
-            return default or ""
-
-        return _VARIABLE.sub(one, text)

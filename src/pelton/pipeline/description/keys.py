@@ -24,6 +24,7 @@ TOP = (
     Key("sinks", "Where rows go, by name."),
     Key("spark", "master and spark.* settings of the session that the command starts."),
     Key("metrics", "Publish progress, serve metrics."),
+    Key("targets", "Keys that differ in development, production and so on, by name."),
     Key("tests", "Rows given and rows expected, by name; or files with such tests."),
 )
 SOURCE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pelton.pipeline.description.problems import without_secrets
 from pelton.spark.tables.options import KEEP_HOURS
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ class Pipeline:
     spark: dict[str, str] = field(default_factory=dict)
     metrics: Metrics | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    target: str = ""
+    """The target of the file that it was read for; "" for a file without targets."""
     warnings: tuple[Problem, ...] = ()
     """Probable mistakes, which do not prevent a run."""
     cases: tuple[Case, ...] = ()
@@ -190,9 +193,7 @@ class Pipeline:
 
     def hide(self, text: str) -> str:
         """A text with the secrets of this pipeline removed."""
-        for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        return without_secrets(text, self.secrets)
 
 
 def node_of(reference: str) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pelton.pipeline.description.formats import ICEBERG
 from pelton.pipeline.description.model import DELTA
-from pelton.pipeline.description.problems import did_you_mean
+from pelton.pipeline.description.problems import SHORTEST_SECRET, did_you_mean
 from pelton.spark.parsing import OptionError, parse
 from pelton.spark.servers import SERVER_ROWS, take_servers
 
@@ -33,8 +33,6 @@ PATHS = frozenset(
 """Options that name files and folders: a relative path starts at the pipeline file."""
 NEED_SCHEMA = frozenset({"json", "csv", "parquet", "orc", "xml"})
 _SECRET = frozenset(row.name.lower() for row in SERVER_ROWS if row.secret)
-SHORTEST_SECRET = 3
-"""Secrets of up to this length are not removed from messages: they are part of many words."""
 _SOUNDS_SECRET = re.compile("password|passphrase|secret|token|credential|access.?key|api.?key")
 _OF_THE_PIPELINE = {
     "checkpointlocation": "the state folder keeps it",

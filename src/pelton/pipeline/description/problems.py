@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,14 +40,33 @@ class Problems:
 
     found: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set, repr=False)
+    """Texts that no problem may show."""
 
     def add(self, line: int, text: str) -> None:
         """Add a problem."""
-        self.found.append(Problem(line, " ".join(text.split())))
+        self.found.append(Problem(line, self._shown(text)))
 
     def warn(self, line: int, text: str) -> None:
         """Add a warning about a probable mistake."""
-        self.warnings.append(Problem(line, " ".join(text.split())))
+        self.warnings.append(Problem(line, self._shown(text)))
+
+    def _shown(self, text: str) -> str:
+        return " ".join(without_secrets(text, self.secrets).split())
+
+
+SHORTEST_SECRET = 3
+"""Secrets of up to this length are not removed from messages: they are part of many words."""
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """The text with each secret, also as Python and JSON spell it, replaced by ``***``."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) > SHORTEST_SECRET:
+            spellings = (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])
+            for spelled in (*spellings, " ".join(secret.split())):
+                text = text.replace(spelled, "***")
+    return text
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

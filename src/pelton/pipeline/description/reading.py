@@ -19,8 +19,16 @@ from pelton.pipeline.description.document import Section, Text, read_document
 from pelton.pipeline.description.fields import Fields
 from pelton.pipeline.description.keys import DEFAULTS, METRICS, SPARK, TOP, names
 from pelton.pipeline.description.model import REJECTED, Metrics, Pipeline, node_of
+from pelton.pipeline.description.overrides import (
+    TARGETS,
+    VARIABLE,
+    chosen_target,
+    warn_of_one_place,
+    with_target,
+)
 from pelton.pipeline.description.problems import PipelineError, Problems, did_you_mean
 from pelton.pipeline.description.sections import Sections, is_storage
+from pelton.pipeline.description.variables import Variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,15 +44,17 @@ def load(
     file: str | os.PathLike[str],
     *,
     state: str | os.PathLike[str] | None = None,
+    target: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Pipeline:
     """The pipeline that a file describes; ``state`` replaces the file's state folder.
 
+    ``target`` is one of the file's targets; None leaves the choice to the file and ``PELTON_TARGET``.
     Raises :class:`PipelineError` with all faults, and OSError.
     """
     path = Path(file)
     text = path.read_text(encoding="utf-8", errors="replace")
-    return read(text, path, state=state, environment=environment)
+    return read(text, path, state=state, target=target, environment=environment)
 
 
 def read(
@@ -52,14 +62,24 @@ def read(
     file: Path,
     *,
     state: str | os.PathLike[str] | None = None,
+    target: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Pipeline:
     """As :func:`load`, for the text of a file."""
     problems = Problems()
-    document = read_document(text, os.environ if environment is None else environment, problems)
+    variables = os.environ if environment is None else environment
+    spelled = read_document(text, problems)
     pipeline = None
-    if document is not None:
-        pipeline = _Reader(document, file, problems).pipeline(state)
+    if spelled is not None:
+        name = chosen_target(spelled, target, variables, problems)
+        if name is None and (target is not None or TARGETS in spelled.entries):
+            raise PipelineError(str(file), problems.found)
+        if name is not None:
+            warn_of_one_place(spelled, name, problems)
+            variables = {**variables, VARIABLE: name}
+        filled = Variables(variables, file.absolute().parent, problems)
+        document = filled.section(with_target(spelled, name))
+        pipeline = _Reader(document, file, problems).pipeline(state, name or "")
     if problems.found or pipeline is None:
         raise PipelineError(str(file), problems.found)
     return pipeline
@@ -73,7 +93,7 @@ class _Reader:
         self._problems = problems
         self._names: dict[str, int] = {}
 
-    def pipeline(self, state: str | os.PathLike[str] | None) -> Pipeline:
+    def pipeline(self, state: str | os.PathLike[str] | None, target: str) -> Pipeline:
         top = self._top
         name = top.text("pipeline", required="orders") or "pipeline"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
@@ -97,7 +117,8 @@ class _Reader:
             servers={key: text.value for key, text in defaults.items() if not is_storage(key)},
             spark=self._spark(),
             metrics=self._metrics(),
-            secrets=frozenset(sections.secrets),
+            secrets=frozenset(sections.secrets | self._problems.secrets),
+            target=target,
         )
         tests = top.take("tests")
         top.finish(TOP)

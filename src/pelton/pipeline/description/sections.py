@@ -30,6 +30,7 @@ from pelton.pipeline.description.model import (
     Upsert,
 )
 from pelton.pipeline.description.payloads import PayloadSections, expected
+from pelton.pipeline.description.problems import SHORTEST_SECRET
 from pelton.spark.holding import BEGIN, FAIL, FILL
 from pelton.spark.parsing import OptionError, count
 
@@ -352,7 +353,7 @@ class Sections:
 
     def _note_secrets(self, given: dict[str, Text]) -> None:
         for name, text in given.items():
-            if formats.secret(name, text) and len(text.value) > formats.SHORTEST_SECRET:
+            if formats.secret(name, text) and len(text.value) > SHORTEST_SECRET:
                 self.secrets.add(text.value)
 
 

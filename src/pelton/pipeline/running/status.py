@@ -10,7 +10,7 @@ Knows the formats of this package; for other sources and sinks it shows what Spa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -112,7 +112,7 @@ def _query(pipeline: Pipeline, name: str, begun: Begun) -> QueryStatus:
         (folder / "offsets" / str(batch + 1)).exists(),
         tuple(places),
         tuple(others),
-        tuple(_sink(sink, folder) for sink in sinks),
+        tuple(_shown(pipeline, _sink(sink, folder)) for sink in sinks),
         tuple(begun.left),
     )
 
@@ -167,6 +167,10 @@ def _bucket_servers(options: dict[str, str]) -> Servers:
     from pelton.spark.buckets.kv_options import parse_kv_options
 
     return parse_kv_options(options, streaming=True).servers
+
+
+def _shown(pipeline: Pipeline, sink: SinkStatus) -> SinkStatus:
+    return replace(sink, place=pipeline.hide(sink.place), problem=pipeline.hide(sink.problem))
 
 
 def _sink(sink: Sink, folder: Path) -> SinkStatus:
