@@ -59,7 +59,7 @@ TOP: dict[str, Row] = {
     "account": ("The account: info, report, backup, restore, tls.", "tree", "account"),
     "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
     "audit": ("Check a whole deployment: gather, analyze, checks.", "tree", "audit"),
-    "pipeline": ("A pipeline in a file: check, test, run, status.", "tree", "pipeline"),
+    "pipeline": ("A pipeline in a file: check, test, run, watch.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "explain": ("Say why a consumer does not deliver a message.", "consumers.explain", "explain"),
     "replay": (
@@ -174,6 +174,7 @@ SPARK: dict[str, Row] = {
 PIPELINE: dict[str, Row] = {
     "check": ("Check a file and draw its graph.", "spark.pipeline", "check"),
     "run": ("Run a pipeline until Ctrl-C, or once.", "spark.pipeline", "run"),
+    "plan": ("Show what a changed file does.", "spark.pipeline_plan", "plan"),
     "show": ("Show rows of a step, without a run.", "spark.pipeline", "show"),
     "test": ("Run the tests of a file, without a server.", "spark.pipeline_tests", "test"),
     "sample": ("Write messages of a source as a fixture.", "spark.pipeline_tests", "sample"),

@@ -57,15 +57,19 @@ class Wrong(click.ClickException):
         return tuple(self.message.splitlines())
 
 
-def load_file(file: str, state: str | None) -> Pipeline:
-    """The pipeline of a file; raises ClickException with its faults."""
+def load_file(file: str, state: str | None, target: str | None = None) -> Pipeline:
+    """The pipeline of a file; raises ClickException with its faults.
+
+    Without a ``target`` the command's option chooses, which other threads than its own do not have.
+    """
     try:
         from pelton.pipeline.description.problems import PipelineError
         from pelton.pipeline.description.reading import load
     except ImportError as problem:
         raise click.ClickException(str(not_installed(problem, "spark"))) from None
     context = click.get_current_context(silent=True)
-    target = None if context is None else context.meta.get(_TARGET)
+    if target is None and context is not None:
+        target = context.meta.get(_TARGET)
     try:
         return load(file, state=state, target=target)
     except OSError as error:

@@ -174,7 +174,7 @@ class _Workbench:
         """The file as it is now."""
         from pelton.pipeline.description.functions import forget_modules
 
-        pipeline = load_file(self._file, None)
+        pipeline = load_file(self._file, None, self._began.target or None)
         forget_modules(pipeline.folder)
         if pipeline.spark != self._began.spark:
             print(

@@ -19,6 +19,7 @@ from pelton.pipeline.running.supervising import QueryEndedError, brief, stop_sig
 if TYPE_CHECKING:
     from pelton.pipeline.description.model import Pipeline
     from pelton.pipeline.running.job import Job
+    from pelton.pipeline.running.upgrade import Change
 
 
 class RunFailed(RuntimeError):
@@ -57,6 +58,7 @@ class _Run:
             cleanup.enter_context(stop_signals(self._stopping))
             with self._screen:
                 self._show([])
+                self._tell_changes()
                 try:
                     spark = cleanup.enter_context(own_session(self._job))
                     # A new session handles Ctrl-C itself, to cancel what runs.
@@ -97,6 +99,17 @@ class _Run:
         else:
             self._console.print(f"warning: {line}", highlight=False, soft_wrap=True, markup=False)
 
+    def _tell_changes(self) -> None:
+        """A line for each change since the last run; none before the first one."""
+        upgrade = self._job.upgrade
+        for change in upgrade.changed if upgrade.last_run is not None else ():
+            if self._as_json:
+                _print_json(change_as_data(change))
+            else:
+                self._console.print(
+                    f"change: {change.line()}", highlight=False, soft_wrap=True, markup=False
+                )
+
     def _summarise(self, result: Result) -> None:
         if self._as_json:
             queries = [as_data(query) for query in result.queries]
@@ -107,6 +120,12 @@ class _Run:
         self._console.print(summary_table(list(result.queries)))
         if self._stopping.is_set():
             self._console.print("stopped; the next run continues from here", highlight=False)
+
+
+def change_as_data(change: Change) -> dict[str, Any]:
+    """A change as JSON has it, as an event."""
+    keys = {key: {"before": old, "now": new} for key, (old, new) in change.keys.items()}
+    return {"event": "change", **vars(change), "keys": keys}
 
 
 def _print_json(message: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ For programs, on any session::
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import warnings
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING
 from pelton.pipeline.children import Children, FolderInUseError
 from pelton.pipeline.description.functions import check_functions
 from pelton.pipeline.description.problems import PipelineError
+from pelton.pipeline.running.definition import record
 from pelton.pipeline.running.numbers import Board, QueryNumbers
 from pelton.pipeline.running.queries import StateError, committed, plan, recall, remember
+from pelton.pipeline.running.upgrade import compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from pelton.pipeline.description.model import Pipeline
     from pelton.pipeline.running.queries import Query
+    from pelton.pipeline.running.upgrade import Upgrade
     from pelton.spark.watching.report import Message
 
 _LOOK_EVERY_SECONDS = 0.2
@@ -55,11 +59,15 @@ class Result:
 class Job:
     """A pipeline whose state folder this process has locked."""
 
-    def __init__(self, pipeline: Pipeline, children: Children, queries: list[Query]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, children: Children, queries: list[Query], upgrade: Upgrade
+    ) -> None:
         """Use :func:`taken` to make one."""
         self.pipeline = pipeline
         self.children = children
         self.queries = queries
+        self.upgrade = upgrade
+        """The changes since the last run."""
 
     def run(
         self,
@@ -87,6 +95,7 @@ class Job:
         registrations = Registrations(self.pipeline, engine.notices.put)
         try:
             engine.start()
+            record(self.pipeline)
             file = self.pipeline.file
             lines = [f"{file}:{each.line}: {each.text}" for each in self.pipeline.warnings]
             for line in [*lines, *engine.warnings]:
@@ -123,11 +132,13 @@ def taken(pipeline: Pipeline) -> Iterator[Job]:
     state = pipeline.state
     with locked(state) as children:
         memory = recall(state, pipeline.name)
+        before = copy.deepcopy(memory)
         queries, problems = plan(pipeline, memory, lambda query: committed(state, query))
         if problems:
             raise PipelineError(pipeline.file, problems)
+        upgrade = compare(pipeline, before, queries, [])
         remember(state, memory)
-        yield Job(pipeline, children, queries)
+        yield Job(pipeline, children, queries, upgrade)
 
 
 @contextlib.contextmanager

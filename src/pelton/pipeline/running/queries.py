@@ -119,14 +119,19 @@ def recall(state: Path, pipeline: str) -> Memory:
 
 def remember(state: Path, memory: Memory) -> None:
     """Write the record durably."""
-    draft = state / (RECORD + ".draft")
     queries = {name: vars(begun) for name, begun in memory.queries.items()}
     text = json.dumps({"version": _VERSION, "pipeline": memory.pipeline, "queries": queries})
+    keep(state, RECORD, text)
+
+
+def keep(state: Path, name: str, text: str) -> None:
+    """Write a file of the state folder durably: the old content stays until the new one is complete."""
+    draft = state / (name + ".draft")
     with draft.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(state / RECORD)
+    draft.replace(state / name)
     handle = os.open(state, os.O_RDONLY)
     try:
         os.fsync(handle)
