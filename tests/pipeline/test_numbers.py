@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from pelton.pipeline.display import Screen
+from pelton.pipeline.running.counting import Counted
 from pelton.pipeline.running.engine import consumer_name
 from pelton.pipeline.running.numbers import Board, QueriesView, as_data, summary_table
 from pelton.pipeline.running.queries import Query
@@ -54,15 +55,17 @@ def test_batches_add_up():
     told = []
     found = board(told)
     take(found, progress(0, 10, 10, 30))
-    take(found, progress(1, 20, 30, 31), {"bad": 2})
+    take(found, progress(1, 20, 30, 31), {"bad": Counted(2, {"has_id": 2})})
     take(found, progress(7, 99, 1, 1, name="somebody-else"))
-    found.wrote("raw", "table", 28)
+    found.wrote("raw", "table", Counted(28))
+    found.wrote("raw", "bad", Counted(0, {"has_id": 1, "small": 0}))
     [numbers] = found.numbers()
     assert (numbers.state, numbers.batch, numbers.batches, numbers.rows) == ("running", 1, 2, 30)
     assert numbers.lag == 1
     assert numbers.late_rows == 0
     assert numbers.streams == {"S": 30}
     assert numbers.sinks == {"table": 28, "bad": 2}
+    assert numbers.rejected == {"bad": {"has_id": 3, "small": 0}}
     assert [message["query"] for message in told] == ["raw", "raw"]
     assert as_data(numbers)["sinks"] == {"table": 28, "bad": 2}
 

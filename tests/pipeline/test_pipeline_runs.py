@@ -24,8 +24,10 @@ from pelton.pipeline import load, run
 from pelton.pipeline.children import started_at
 from pelton.pipeline.running import command, engine
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
+from pelton.pipeline.running.live import read_live
 from pelton.pipeline.running.status import status_of
 from pelton.pipeline.running.supervising import QueryEndedError
+from pelton.pipeline.running.upgrade import upgrade_of
 from pelton.pipeline.running.writing import write_batch
 from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
@@ -170,6 +172,10 @@ def test_all_parts_run_again_and_changed(tmp_path, server, js, spark):
     compare(tmp_path, js, first)
     assert result.rows("table") == 300
     assert result.rows("bad") == 2
+    both = {"a_number": 2, "small": 2}
+    assert [query.rejected for query in result.queries if query.rejected] == [{"bad": both}]
+    assert read_live(load(file).state)["raw"]["rejected"] == {"bad": both}
+    assert upgrade_of(load(file)).changed == []
     assert {query.name for query in result.queries} == {"raw", "both", "sums"}
     assert Counter(row["stream"] for row in rows_of(tmp_path, "two")) == {"IN": 302, "ALSO": 10}
     assert sorted(row["n"] for row in rows_of(tmp_path, "sums")) == [100, 100, 100]
@@ -188,6 +194,7 @@ def test_all_parts_run_again_and_changed(tmp_path, server, js, spark):
         + '  late: {from: parsed, where: "number is null", format: jetstream_delta, path: late}\n'
     )
     file = written(tmp_path, server, more, per_batch=500)
+    assert [each.part for each in upgrade_of(load(file)).changed] == ["sinks.late"]
     run(load(file), spark, once=True)
     compare(tmp_path, js, both)
     assert sorted(row["n"] for row in rows_of(tmp_path, "sums")) == [140, 140, 140]

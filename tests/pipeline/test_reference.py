@@ -32,6 +32,7 @@ def table(heading):
         ("With `register`:", keys.REGISTER),
         ("## Tests", keys.CASE),
         ("Rows are a list, or:", keys.GIVEN),
+        ("## Alerts", keys.ALERTS),
         ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
     ],
 )

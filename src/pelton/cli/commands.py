@@ -182,6 +182,7 @@ PIPELINE: dict[str, Row] = {
     "backfill": ("Write a range of a stream into sinks.", "spark.backfill", "backfill"),
     "rebuild": ("Make the table of a sink anew.", "spark.backfill", "rebuild"),
     "status": ("Show the progress of a pipeline.", "spark.pipeline", "status"),
+    "watch": ("Show a running pipeline, live.", "spark.pipeline_watch", "watch"),
     "init": ("Print a first file.", "spark.pipeline", "init"),
 }
 TABLES: dict[str, Row] = {

@@ -24,6 +24,7 @@ TOP = (
     Key("sinks", "Where rows go, by name."),
     Key("spark", "master and spark.* settings of the session that the command starts."),
     Key("metrics", "Publish progress, serve metrics."),
+    Key("alerts", "Limits of lag, late and rejected rows; tell when a query is beyond one."),
     Key("targets", "Keys that differ in development, production and so on, by name."),
     Key("tests", "Rows given and rows expected, by name; or files with such tests."),
 )
@@ -119,6 +120,14 @@ METRICS = (
     Key("port", "Serve /metrics for Prometheus on this port."),
     Key("host", "Address of the port: 127.0.0.1."),
     Key("subject", "Publish progress on this subject: spark.progress.{name}."),
+)
+ALERTS = (
+    Key("lag", "Messages that a query may be behind."),
+    Key("late", "Rows that a watermark may drop within the window."),
+    Key("rejected", "Rejected rows within the window: 100, or a share of those read, 1%."),
+    Key("stuck", "Time without a batch while there is lag: 5m."),
+    Key("window", "Time over which late and rejected rows are counted: 5m."),
+    Key("subject", "Publish alerts on this subject: alerts.{name}."),
 )
 
 

@@ -11,6 +11,7 @@ from pelton.spark.tables.options import KEEP_HOURS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pelton.pipeline.description.alerts import Alerts
     from pelton.pipeline.description.cases import Case
     from pelton.pipeline.description.problems import Problem
     from pelton.spark.payloads.formats import Format
@@ -133,6 +134,8 @@ class Sink:
     own: bool = False
     register: Registration | None = None
     trigger_seconds: float | None = None
+    conditions: tuple[str, ...] = field(default=(), compare=False)
+    """The conditions of ``expect`` that rejected rows, which it takes, may have failed."""
 
     @property
     def shareable(self) -> bool:
@@ -177,6 +180,7 @@ class Pipeline:
     spark: dict[str, str] = field(default_factory=dict)
     metrics: Metrics | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    alerts: Alerts | None = None
     target: str = ""
     """The target of the file that it was read for; "" for a file without targets."""
     warnings: tuple[Problem, ...] = ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pelton.pipeline.description import graph
 from pelton.pipeline.description import options as formats
+from pelton.pipeline.description.alerts import read_alerts
 from pelton.pipeline.description.cases import CaseReader, check_names
 from pelton.pipeline.description.document import Section, Text, read_document
 from pelton.pipeline.description.fields import Fields
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pelton.pipeline.description.document import Value
+    from pelton.pipeline.description.model import Sink
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -117,6 +119,7 @@ class _Reader:
             servers={key: text.value for key, text in defaults.items() if not is_storage(key)},
             spark=self._spark(),
             metrics=self._metrics(),
+            alerts=None if (alerts := self._section("alerts")) is None else read_alerts(alerts),
             secrets=frozenset(sections.secrets | self._problems.secrets),
             target=target,
         )
@@ -127,7 +130,11 @@ class _Reader:
                 top.problem(part, f"{part} is missing: a pipeline has {example}")
         self._check_references(made)
         made = self._with_cases(made, tests)
-        return replace(made, warnings=tuple(sorted(set(self._problems.warnings))))
+        return replace(
+            made,
+            sinks={name: _with_conditions(made, sink) for name, sink in made.sinks.items()},
+            warnings=tuple(sorted(set(self._problems.warnings))),
+        )
 
     def _each(self, part: str, read_one: Callable[[str, Value, int], T | None]) -> dict[str, T]:
         value = self._top.take(part)
@@ -310,3 +317,10 @@ class _Reader:
                         " folders",
                     )
             places.setdefault(place, sink.name)
+
+
+def _with_conditions(pipeline: Pipeline, sink: Sink) -> Sink:
+    step = pipeline.steps.get(node_of(sink.input))
+    if step is None or sink.input == step.name:
+        return sink
+    return replace(sink, conditions=tuple(step.expect))

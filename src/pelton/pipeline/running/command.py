@@ -70,6 +70,7 @@ class _Run:
                         show=self._show,
                         tell=_print_json if self._as_json else None,
                         warn=self._warn,
+                        alert=self._alert,
                     )
                 except StepError as error:
                     raise RunFailed(str(error)) from None
@@ -97,7 +98,16 @@ class _Run:
         if self._as_json:
             _print_json({"event": "warning", "text": line})
         else:
-            self._console.print(f"warning: {line}", highlight=False, soft_wrap=True, markup=False)
+            self._print(f"warning: {line}")
+
+    def _alert(self, message: dict[str, Any]) -> None:
+        if self._as_json:
+            _print_json(message)
+        else:
+            self._print(f"alert: {message['text']}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def _tell_changes(self) -> None:
         """A line for each change since the last run; none before the first one."""
@@ -106,9 +116,7 @@ class _Run:
             if self._as_json:
                 _print_json(change_as_data(change))
             else:
-                self._console.print(
-                    f"change: {change.line()}", highlight=False, soft_wrap=True, markup=False
-                )
+                self._print(f"change: {change.line()}")
 
     def _summarise(self, result: Result) -> None:
         if self._as_json:

@@ -61,6 +61,8 @@ def parts_of(pipeline: Pipeline) -> Parts:
     top |= {f"spark.{name.removeprefix('spark.')}": each for name, each in pipeline.spark.items()}
     if pipeline.metrics is not None:
         top |= {f"metrics.{name}": str(each) for name, each in vars(pipeline.metrics).items()}
+    if pipeline.alerts is not None:
+        top |= {f"alerts.{name}": str(each) for name, each in vars(pipeline.alerts).items()}
     found = {TOP: top}
     for kind in ("sources", "steps", "sinks"):
         for name, part in getattr(pipeline, kind).items():

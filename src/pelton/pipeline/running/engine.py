@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.sections import NO_CONSUMER
+from pelton.pipeline.running.counting import counted_of
 from pelton.pipeline.running.frames import Frames, StepError, keeps_state
 from pelton.pipeline.running.numbers import Board
 from pelton.pipeline.running.preview import first_rows
@@ -29,7 +30,7 @@ from pelton.pipeline.running.supervising import (
     wait_for_begin,
 )
 from pelton.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
-from pelton.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+from pelton.pipeline.running.writing import Counts, query_of, streamed, write_batch
 from pelton.spark.session import use_in_thread
 from pelton.spark.versions import number_of
 from pelton.spark.watching.listening import Listener
@@ -337,7 +338,7 @@ class _Listener(Listener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
         rows = {
-            name.removeprefix("sink "): int(found[ROWS] or 0)
+            name.removeprefix("sink "): counted_of(found)
             for name, found in (event.progress.observedMetrics or {}).items()
             if name.startswith("sink ")
         }

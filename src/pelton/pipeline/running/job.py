@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from pelton.pipeline.children import Children, FolderInUseError
 from pelton.pipeline.description.functions import check_functions
 from pelton.pipeline.description.problems import PipelineError
+from pelton.pipeline.running.alerting import AlertMonitor
 from pelton.pipeline.running.definition import record
+from pelton.pipeline.running.live import LiveRecord
 from pelton.pipeline.running.numbers import Board, QueryNumbers
 from pelton.pipeline.running.queries import StateError, committed, plan, recall, remember
 from pelton.pipeline.running.upgrade import compare
@@ -78,11 +80,13 @@ class Job:
         show: Callable[[list[QueryNumbers]], None] | None = None,
         tell: Callable[[Message], None] | None = None,
         warn: Callable[[str], None] | None = None,
+        alert: Callable[[Message], None] | None = None,
     ) -> Result:
         """Run the queries until they end (``once``) or ``stopping`` is set.
 
         ``show`` gets the numbers a few times per second; ``tell`` gets each message about progress,
-        in a thread of Spark; ``warn`` gets probable mistakes (by default as Python warnings). Raises
+        in a thread of Spark; ``warn`` gets probable mistakes, and ``alert`` the begins and ends of
+        alerts (by default both as Python warnings). Raises
         :class:`pelton.pipeline.running.frames.StepError` and
         :class:`pelton.pipeline.running.supervising.QueryEndedError`; the queries are then stopped.
         """
@@ -91,11 +95,15 @@ class Job:
 
         stop = stopping or threading.Event()
         board = Board(tell)
+        live = LiveRecord(self.pipeline.state)
+        monitor: AlertMonitor | None = None
         engine = Engine(self.pipeline, spark, self.queries, once=once, board=board)
         registrations = Registrations(self.pipeline, engine.notices.put)
         try:
             engine.start()
             record(self.pipeline)
+            if self.pipeline.alerts is not None:
+                monitor = AlertMonitor(self.pipeline, self.pipeline.alerts, board)
             file = self.pipeline.file
             lines = [f"{file}:{each.line}: {each.text}" for each in self.pipeline.warnings]
             for line in [*lines, *engine.warnings]:
@@ -103,21 +111,40 @@ class Job:
             while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
                 registrations.look()
                 self._pass_on(engine.notices, warn)
+                self._pass_on_alerts(monitor, alert)
+                numbers = board.numbers()
+                live.write(numbers)
                 if show is not None:
-                    show(board.numbers())
+                    show(numbers)
         finally:
             engine.stop()
             engine.close()
             registrations.look(at_last=True)
+            if monitor is not None:
+                monitor.close()
             self._pass_on(engine.notices, warn)
+            self._pass_on_alerts(monitor, alert)
+            numbers = board.numbers()
+            live.write(numbers, last=True)
             if show is not None:
-                show(board.numbers())
+                show(numbers)
         return Result(tuple(board.numbers()))
 
     @staticmethod
     def _pass_on(notices: SimpleQueue[str], warn: Callable[[str], None] | None) -> None:
         while not notices.empty():
             (warn or warnings.warn)(notices.get())
+
+    @staticmethod
+    def _pass_on_alerts(
+        monitor: AlertMonitor | None, alert: Callable[[Message], None] | None
+    ) -> None:
+        while monitor is not None and not monitor.messages.empty():
+            message = monitor.messages.get()
+            if alert is None:
+                warnings.warn(f"alert: {message['text']}", stacklevel=2)
+            else:
+                alert(message)
 
 
 @contextlib.contextmanager

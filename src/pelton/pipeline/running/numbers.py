@@ -20,6 +20,7 @@ from pelton.spark.watching.report import Message, Reports
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pelton.pipeline.running.counting import Counted
     from pelton.pipeline.running.queries import Query
 
 _COLUMNS = ("query", "state", "batch", "rows", "rows/s", "lag", "late", "batch time", "streams")
@@ -30,7 +31,8 @@ _RIGHT = frozenset(_COLUMNS[2:8])
 class QueryNumbers:
     """The progress of one query; ``sinks`` has the rows given to each sink in this run.
 
-    ``late_rows`` are rows that a watermark dropped.
+    ``late_rows`` are rows that a watermark dropped; ``rejected`` has the rows of each sink of rejected
+    rows by the condition that they failed.
     """
 
     name: str
@@ -44,6 +46,7 @@ class QueryNumbers:
     batch_ms: int = 0
     streams: dict[str, int] = field(default_factory=dict)
     sinks: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
     error: str = ""
 
 
@@ -59,6 +62,7 @@ class Board:
         self._numbers: dict[str, QueryNumbers] = {}
         self._rates: dict[str, Rate] = {}
         self._sinks: dict[str, Counter[str]] = {}
+        self._rejected: dict[str, dict[str, Counter[str]]] = {}
         self._ended: set[str] = set()
 
     def begin(self, query: Query, spark_name: str) -> None:
@@ -68,6 +72,7 @@ class Board:
             self._numbers[query.name] = QueryNumbers(query.name)
             self._rates[query.name] = Rate()
             self._sinks[query.name] = Counter(dict.fromkeys(query.sinks, 0))
+            self._rejected[query.name] = {}
 
     def started(self, query: Query) -> None:
         """A query has started."""
@@ -76,18 +81,24 @@ class Board:
             if numbers.state == "starting":
                 self._numbers[query.name] = replace(numbers, state="running")
 
-    def wrote(self, query: str, sink: str, rows: int) -> None:
+    def wrote(self, query: str, sink: str, counted: Counted) -> None:
         """A sink has taken rows of a batch."""
         with self._lock:
-            self._sinks[query][sink] += rows
+            self._count(query, sink, counted)
 
-    def take(self, make: Callable[[Reports], Message], observed: dict[str, int]) -> None:
+    def _count(self, query: str, sink: str, counted: Counted) -> None:
+        self._sinks[query][sink] += counted.rows
+        if counted.failed:
+            self._rejected[query].setdefault(sink, Counter()).update(counted.failed)
+
+    def take(self, make: Callable[[Reports], Message], observed: dict[str, Counted]) -> None:
         """Take an event of Spark; ``observed`` are the rows of sinks that Spark counted itself."""
         with self._lock:
             message = make(self._reports)
             name = self._names.get(message["query"])
             if name is not None:
-                self._sinks[name].update(observed)
+                for sink, counted in observed.items():
+                    self._count(name, sink, counted)
                 self._take(name, message)
         if name is not None and self._tell is not None:
             self._tell({**message, "query": name})
@@ -139,6 +150,7 @@ class Board:
                 replace(
                     each,
                     sinks=dict(self._sinks[name]),
+                    rejected={sink: dict(by) for sink, by in self._rejected[name].items()},
                     rows_per_second=self._rates[name].of(each.rows, now),
                 )
                 for name, each in self._numbers.items()

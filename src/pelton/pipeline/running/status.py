@@ -76,14 +76,19 @@ class Status:
     not_begun: tuple[str, ...] = ()
 
 
-def status_of(pipeline: Pipeline) -> Status:
-    """Read the status. Raises :class:`pelton.pipeline.running.queries.StateError`."""
+def status_of(pipeline: Pipeline, *, tables: bool = True) -> Status:
+    """Read the status; with ``tables`` also the logs of the sinks' tables.
+
+    Raises :class:`pelton.pipeline.running.queries.StateError`.
+    """
     memory = recall(pipeline.state, pipeline.name)
     return Status(
         pipeline.name,
         str(pipeline.state),
         holder(pipeline.state),
-        tuple(_query(pipeline, name, begun) for name, begun in memory.queries.items()),
+        tuple(
+            _query(pipeline, name, begun, tables=tables) for name, begun in memory.queries.items()
+        ),
         tuple(name for name in pipeline.sinks if not _begun(memory, name)),
     )
 
@@ -92,7 +97,7 @@ def _begun(memory: Memory, sink: str) -> bool:
     return memory.of(sink) is not None
 
 
-def _query(pipeline: Pipeline, name: str, begun: Begun) -> QueryStatus:
+def _query(pipeline: Pipeline, name: str, begun: Begun, *, tables: bool) -> QueryStatus:
     folder = checkpoint(pipeline.state, name)
     batch = committed(pipeline.state, name)
     offsets = _offsets(folder / "offsets" / str(batch)) if batch >= 0 else []
@@ -104,7 +109,8 @@ def _query(pipeline: Pipeline, name: str, begun: Begun) -> QueryStatus:
         places += [_place(pipeline, source_name, source, *each) for each in found.items()]
         if not found:
             others.append(f"{source_name} {offset}")
-    sinks = [pipeline.sinks[each] for each in begun.sinks if each in pipeline.sinks]
+    names = begun.sinks if tables else ()
+    sinks = [pipeline.sinks[each] for each in names if each in pipeline.sinks]
     return QueryStatus(
         name,
         batch,

@@ -17,9 +17,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.running.counting import Counted, aggregates, counted_of
 from pelton.spark.tables import append, upsert
 from pelton.spark.tables.upserts import checkpoint_of
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pelton.pipeline.description.model import Sink, Upsert
 
-ROWS = "rows"
 _QUERY_ID_CHARACTERS = 36
 _NAME_MAX = 64
 _COUNTS_WAITING = 32
@@ -43,7 +42,7 @@ def metric(sink: str) -> str:
 
 def counted(rows: DataFrame, sink: Sink) -> DataFrame:
     """The same rows, counted by Spark on their way into a sink with its own query."""
-    return rows.observe(metric(sink.name), F.count(F.lit(1)).alias(ROWS))
+    return rows.observe(metric(sink.name), *aggregates(rows, sink))
 
 
 class Counts:
@@ -53,7 +52,7 @@ class Counts:
     the count blocks until then. So a thread waits for each count, and no count delays a batch.
     """
 
-    def __init__(self, tell: Callable[[str, int], None]) -> None:
+    def __init__(self, tell: Callable[[str, Counted], None]) -> None:
         """``tell`` gets a sink and its rows, in a separate thread."""
         self._tell = tell
         self._waiting: set[threading.Thread] = set()
@@ -61,7 +60,7 @@ class Counts:
     def count(self, rows: DataFrame, sink: Sink) -> tuple[DataFrame, Observation]:
         """The same rows, and an object that will know their number."""
         counting = Observation(metric(sink.name))
-        return rows.observe(counting, F.count(F.lit(1)).alias(ROWS)), counting
+        return rows.observe(counting, *aggregates(rows, sink)), counting
 
     def written(self, sink: Sink, counting: Observation) -> None:
         """The rows were written: report their number when it is known."""
@@ -79,7 +78,7 @@ class Counts:
 
     def _wait(self, sink: str, counting: Observation) -> None:
         with contextlib.suppress(Exception):  # the JVM may have ended
-            self._tell(sink, int(counting.get[ROWS]))
+            self._tell(sink, counted_of(counting.get))
 
 
 def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> None:
