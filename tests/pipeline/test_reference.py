@@ -33,6 +33,7 @@ def table(heading):
         ("## Tests", keys.CASE),
         ("Rows are a list, or:", keys.GIVEN),
         ("## Alerts", keys.ALERTS),
+        ("## Lineage", keys.LINEAGE),
         ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
     ],
 )

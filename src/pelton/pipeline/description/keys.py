@@ -25,6 +25,7 @@ TOP = (
     Key("spark", "master and spark.* settings of the session that the command starts."),
     Key("metrics", "Publish progress, serve metrics."),
     Key("alerts", "Limits of lag, late and rejected rows; tell when a query is beyond one."),
+    Key("lineage", "Send events of OpenLineage about each run."),
     Key("targets", "Keys that differ in development, production and so on, by name."),
     Key("tests", "Rows given and rows expected, by name; or files with such tests."),
 )
@@ -128,6 +129,12 @@ ALERTS = (
     Key("stuck", "Time without a batch while there is lag: 5m."),
     Key("window", "Time over which late and rejected rows are counted: 5m."),
     Key("subject", "Publish alerts on this subject: alerts.{name}."),
+)
+LINEAGE = (
+    Key("url", "Server of OpenLineage: http://localhost:5000."),
+    Key("file", "File to which events are appended, a line each."),
+    Key("namespace", "Namespace of the jobs: pelton."),
+    Key("apiKey", "Key for the server, sent as a bearer token."),
 )
 
 

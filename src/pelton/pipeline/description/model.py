@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pelton.pipeline.description.alerts import Alerts
     from pelton.pipeline.description.cases import Case
+    from pelton.pipeline.description.lineage import Lineage
     from pelton.pipeline.description.problems import Problem
     from pelton.spark.payloads.formats import Format
 
@@ -181,6 +182,7 @@ class Pipeline:
     metrics: Metrics | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     alerts: Alerts | None = None
+    lineage: Lineage | None = None
     target: str = ""
     """The target of the file that it was read for; "" for a file without targets."""
     warnings: tuple[Problem, ...] = ()

@@ -19,6 +19,7 @@ from pelton.pipeline.description.cases import CaseReader, check_names
 from pelton.pipeline.description.document import Section, Text, read_document
 from pelton.pipeline.description.fields import Fields
 from pelton.pipeline.description.keys import DEFAULTS, METRICS, SPARK, TOP, names
+from pelton.pipeline.description.lineage import Lineage, read_lineage
 from pelton.pipeline.description.model import REJECTED, Metrics, Pipeline, node_of
 from pelton.pipeline.description.overrides import (
     TARGETS,
@@ -119,6 +120,7 @@ class _Reader:
             servers={key: text.value for key, text in defaults.items() if not is_storage(key)},
             spark=self._spark(),
             metrics=self._metrics(),
+            lineage=self._lineage(sections),
             alerts=None if (alerts := self._section("alerts")) is None else read_alerts(alerts),
             secrets=frozenset(sections.secrets | self._problems.secrets),
             target=target,
@@ -226,6 +228,12 @@ class _Reader:
             if Path(name).is_absolute():
                 self._top.problem("tests", f"{name} must be relative to this file")
         return replace(pipeline, case_files=names)
+
+    def _lineage(self, sections: Sections) -> Lineage | None:
+        fields = self._section("lineage")
+        if fields is None:
+            return None
+        return read_lineage(fields, sections.beside, self._problems.secrets.add)
 
     def _section(self, part: str) -> Fields | None:
         value = self._top.take(part)

@@ -63,6 +63,8 @@ def parts_of(pipeline: Pipeline) -> Parts:
         top |= {f"metrics.{name}": str(each) for name, each in vars(pipeline.metrics).items()}
     if pipeline.alerts is not None:
         top |= {f"alerts.{name}": str(each) for name, each in vars(pipeline.alerts).items()}
+    if pipeline.lineage is not None:
+        top |= {f"lineage.{_camel(name)}": str(v) for name, v in vars(pipeline.lineage).items()}
     found = {TOP: top}
     for kind in ("sources", "steps", "sinks"):
         for name, part in getattr(pipeline, kind).items():
@@ -74,7 +76,7 @@ def parts_of(pipeline: Pipeline) -> Parts:
 
 
 def _shown(pipeline: Pipeline, name: str, value: str) -> str:
-    plain = name.removeprefix("defaults.")
+    plain = name.removeprefix("defaults.").removeprefix("lineage.")
     return _HIDDEN if secret(plain, Text(value, 0, value)) else pipeline.hide(value)
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from pelton.pipeline.description.model import Pipeline, Sink
     from pelton.pipeline.running.queries import Query
@@ -76,9 +77,11 @@ class Engine:
     ) -> None:
         """Start nothing yet. With ``once`` each query ends when the available input is processed."""
         self.board = board or Board()
+        self.queries = list(queries)
+        self.schemas: dict[str, StructType] = {}
+        """The columns of the rows for each sink; known after the start."""
         self._pipeline = pipeline
         self._spark = spark
-        self._queries = list(queries)
         self._once = once
         self._running: dict[str, Any] = {}
         self._failures: dict[str, str] = {}
@@ -109,16 +112,16 @@ class Engine:
         for query, writer in prepared:
             self.board.begin(query, f"{pipeline.name}-{query.name}")
             self._start(query, writer)
-            if query is not self._queries[-1]:
+            if query is not self.queries[-1]:
                 wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
 
     def _looked_over(self) -> list[tuple[Query, Any]]:
         """The queries that can start, after all their sources and targets are checked."""
         found = Findings(self._pipeline)
         prepared = []
-        sources = (each for query in self._queries for each in query.sources)
+        sources = (each for query in self.queries for each in query.sources)
         look_at_sources(self._pipeline, sources, found)
-        for query in self._queries:
+        for query in self.queries:
             try:
                 prepared.append((query, self._prepare(query, found)))
             except StepError as error:
@@ -126,6 +129,7 @@ class Engine:
         if not found.problems:
             fill_holes(self._pipeline, found)
         self.warnings = list(dict.fromkeys(found.warnings))
+        self.schemas = found.schemas
         if found.problems:
             raise StepError("\n".join(dict.fromkeys(found.problems)))
         return prepared
@@ -172,7 +176,7 @@ class Engine:
     def look(self) -> bool:
         """Whether any query still runs. Raises :class:`QueryEndedError` if one has failed."""
         active = False
-        for query in self._queries:
+        for query in self.queries:
             try:
                 runs = check_query(self._running[query.name], may_end=self._once)
             except QueryEndedError as error:
@@ -304,7 +308,7 @@ class Engine:
         """The shadow consumers of the streams that a query reads, by source."""
         found = {}
         readers: dict[str, int] = {}
-        for each in self._queries:
+        for each in self.queries:
             for name in each.sources:
                 readers[name] = readers.get(name, 0) + 1
         for name in query.sources:

@@ -13,24 +13,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pelton.pipeline.children import Children, FolderInUseError
 from pelton.pipeline.description.functions import check_functions
 from pelton.pipeline.description.problems import PipelineError
-from pelton.pipeline.running.alerting import AlertMonitor
-from pelton.pipeline.running.definition import record
-from pelton.pipeline.running.live import LiveRecord
 from pelton.pipeline.running.numbers import Board, QueryNumbers
+from pelton.pipeline.running.observing import Observers, check_lineage
 from pelton.pipeline.running.queries import StateError, committed, plan, recall, remember
 from pelton.pipeline.running.upgrade import compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from queue import SimpleQueue
 
     from pyspark.sql import SparkSession
 
@@ -95,56 +91,25 @@ class Job:
 
         stop = stopping or threading.Event()
         board = Board(tell)
-        live = LiveRecord(self.pipeline.state)
-        monitor: AlertMonitor | None = None
         engine = Engine(self.pipeline, spark, self.queries, once=once, board=board)
         registrations = Registrations(self.pipeline, engine.notices.put)
+        observers = Observers(self.pipeline, engine, show=show, warn=warn, alert=alert)
+        failure: BaseException | None = None
         try:
             engine.start()
-            record(self.pipeline)
-            if self.pipeline.alerts is not None:
-                monitor = AlertMonitor(self.pipeline, self.pipeline.alerts, board)
-            file = self.pipeline.file
-            lines = [f"{file}:{each.line}: {each.text}" for each in self.pipeline.warnings]
-            for line in [*lines, *engine.warnings]:
-                (warn or warnings.warn)(line)
+            observers.begin(spark.version, once=once)
             while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
                 registrations.look()
-                self._pass_on(engine.notices, warn)
-                self._pass_on_alerts(monitor, alert)
-                numbers = board.numbers()
-                live.write(numbers)
-                if show is not None:
-                    show(numbers)
+                observers.look()
+        except BaseException as error:
+            failure = error
+            raise
         finally:
             engine.stop()
             engine.close()
             registrations.look(at_last=True)
-            if monitor is not None:
-                monitor.close()
-            self._pass_on(engine.notices, warn)
-            self._pass_on_alerts(monitor, alert)
-            numbers = board.numbers()
-            live.write(numbers, last=True)
-            if show is not None:
-                show(numbers)
+            observers.end(failure)
         return Result(tuple(board.numbers()))
-
-    @staticmethod
-    def _pass_on(notices: SimpleQueue[str], warn: Callable[[str], None] | None) -> None:
-        while not notices.empty():
-            (warn or warnings.warn)(notices.get())
-
-    @staticmethod
-    def _pass_on_alerts(
-        monitor: AlertMonitor | None, alert: Callable[[Message], None] | None
-    ) -> None:
-        while monitor is not None and not monitor.messages.empty():
-            message = monitor.messages.get()
-            if alert is None:
-                warnings.warn(f"alert: {message['text']}", stacklevel=2)
-            else:
-                alert(message)
 
 
 @contextlib.contextmanager
@@ -156,6 +121,7 @@ def taken(pipeline: Pipeline) -> Iterator[Job]:
     """
     if problems := check_functions(pipeline):
         raise PipelineError(pipeline.file, problems)
+    check_lineage(pipeline)
     state = pipeline.state
     with locked(state) as children:
         memory = recall(state, pipeline.name)

@@ -54,6 +54,7 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
+    schemas: dict[str, StructType] = field(default_factory=dict)
 
     def problem(self, label: str, line: int, error: object) -> None:
         """Report a fault of a part."""
@@ -141,6 +142,7 @@ def look_at_sink(
     pipeline: Pipeline, query: Query, sink: Sink, schema: StructType, found: Findings
 ) -> None:
     """Check the table, stream or bucket for rows with these columns."""
+    found.schemas[sink.name] = schema
     where = checkpoint(pipeline.state, query.name)
     given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
     if_behind = _if_behind(sink)
