@@ -229,6 +229,22 @@ def test_a_run_tells_begins_and_ends_once(running):
     assert json.loads(stored.data) == first[0]
 
 
+def test_a_state_that_cannot_be_read_is_one_warning_and_then_it_goes_on(running):
+    pipeline, board, js, _ = running
+    record = pipeline.state / "pipeline.json"
+    good = record.read_text()
+    record.write_text("{")
+    for number in range(20):
+        js.publish("orders.x", str(number).encode())
+    monitor = AlertMonitor(pipeline, pipeline.alerts, board)
+    assert "pipeline.json cannot be read" in monitor.notices.get(timeout=20)
+    assert monitor.messages.empty()
+    record.write_text(good)
+    assert monitor.messages.get(timeout=20)["alert"] == "lag"
+    monitor.close()
+    assert monitor.notices.empty()
+
+
 def test_alerts_wait_for_a_server_that_is_away(tmp_path, server):
     pipeline = read(SHOP.replace("URL", server.url), tmp_path / "f.yaml", environment={})
     sender = Sender(pipeline, "alerts.{name}")

@@ -4,6 +4,7 @@ import io
 import json
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from pelton.pipeline.running.live import STEP_SECONDS, STEPS, LiveRecord, Trace,
 from pelton.pipeline.running.numbers import QueryNumbers
 from pelton.pipeline.running.picture import Watcher
 from pelton.pipeline.running.queries import Begun, Memory, checkpoint, remember
+from tests.cli.terminal import Terminal
 from tests.peers import available_servers, start_server
 
 SHOP = """\
@@ -193,6 +195,24 @@ def test_a_terminal_has_sinks_and_bars(begun, watcher, js):
         shown = text.getvalue()
     for word in ("shop: not running", "rows/s, 5 min", "█ 3", "has_id 90, small 15", "1,100"):
         assert word in shown
+
+
+def test_the_screen_goes_on_until_it_is_interrupted(js, shop, begun):
+    """At a terminal in place; what the run and the stream do meanwhile is seen."""
+    live = LiveRecord(begun)
+    live.write([NUMBERS])
+    children = Children(begun)
+    words = ("pipeline", "watch", shop.file, "--every", "100ms")
+    with Terminal(*words, environment={"TERM": "xterm", "COLUMNS": "200"}) as terminal:
+        terminal.expect("running, process")
+        terminal.expect("1,100")
+        live.write([replace(NUMBERS, rows=4321, error="sink bad: it is full")], last=True)
+        terminal.expect("4,321")
+        terminal.expect("it is full")
+        children.release()
+        terminal.expect("not running")
+        terminal.interrupt()
+        assert terminal.status() == 130
 
 
 TIMES = st.lists(

@@ -70,7 +70,8 @@ def _print_json(pipeline: Pipeline, found: Upgrade) -> None:
 
 def _show(pipeline: Pipeline, found: Upgrade) -> None:
     last = "has not run yet" if found.last_run is None else f"last run {found.last_run}"
-    print(f"{pipeline.name}: {last}, state {pipeline.state}")
+    print(f"{pipeline.name}: {last}")
+    print(f"state: {pipeline.state}")
     for change in found.changed:
         _show_change(change)
     same = [each.part for each in found.changes if each.kind == "unchanged"]

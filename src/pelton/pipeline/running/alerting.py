@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pelton.errors import PeltonError
 from pelton.pipeline.description.alerts import subject_for
 from pelton.pipeline.running.conditions import Conditions, Measured
-from pelton.pipeline.running.queries import StateError, keep
+from pelton.pipeline.running.queries import keep
 from pelton.pipeline.running.status import status_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class AlertMonitor:
         """Start to measure; the queries must have begun."""
         self.messages: SimpleQueue[Message] = SimpleQueue()
         """What has begun and ended, for the main thread."""
+        self.notices: SimpleQueue[str] = SimpleQueue()
+        """What went wrong, a line each."""
+        self._told = False
         self._pipeline = pipeline
         self._board = board
         self._conditions = Conditions(alerts, _recall(pipeline.state))
@@ -70,19 +73,28 @@ class AlertMonitor:
             self._sender.close(CLOSE_SECONDS)
 
     def _look(self) -> None:
-        with contextlib.suppress(StateError, OSError):  # the next look may succeed
-            now = time.monotonic()
-            found = self._conditions.look(self._measured(), now)
-            for alert in found:
-                message = self._message(alert)
-                self.messages.put(message)
-                if self._sender is not None:
-                    self._sender.put(message)
-            if found:
-                active = sorted(self._conditions.active)
-                keep(self._pipeline.state, RECORD, json.dumps({"active": active}))
+        try:
+            found = self._conditions.look(self._measured(), time.monotonic())
+        except (
+            Exception
+        ) as error:  # the next look may succeed; a thread that ends would tell nothing
+            if not self._told:
+                said = self._pipeline.hide(" ".join(str(error).split()))
+                self.notices.put(f"alerts: cannot measure: {said}")
+            self._told = True
+            return
+        self._told = False
+        for alert in found:
+            message = self._message(alert)
+            self.messages.put(message)
+            if self._sender is not None:
+                self._sender.put(message)
         if self._sender is not None:
             self._sender.send()
+        if found:
+            active = sorted(self._conditions.active)
+            with contextlib.suppress(OSError):  # a full disk: the next run tells these again
+                keep(self._pipeline.state, RECORD, json.dumps({"active": active}))
 
     def _measured(self) -> list[Measured]:
         status = {each.name: each for each in status_of(self._pipeline, tables=False).queries}

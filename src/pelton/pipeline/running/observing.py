@@ -88,8 +88,7 @@ class Observers:
 
     def _pass_on(self) -> None:
         lines: list[SimpleQueue[str]] = [self._engine.notices]
-        if self._lineage is not None:
-            lines.append(self._lineage.notices)
+        lines += [each.notices for each in (self._lineage, self._monitor) if each is not None]
         for queue in lines:
             while not queue.empty():
                 self._warn(queue.get())
