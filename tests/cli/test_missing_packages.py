@@ -79,6 +79,7 @@ FILES = {
     "pipeline.yaml": "pipeline: p\nsources: {s: {format: jetstream, stream: S, servers: 'nats://x'}}\n"
     "sinks: {t: {from: s, format: jetstream_delta, path: t}}\n",
 }
+FILES["lineage.yaml"] = FILES["pipeline.yaml"] + "lineage: {file: events}\n"
 SPARK, SQL, PLGD = (f"pip install 'pelton[{extra}]'" for extra in ("spark", "sql", "plgd"))
 CASES = {
     # command: (what is missing, the line that is named)
@@ -95,6 +96,7 @@ CASES = {
     "sub x --decode protobuf": ("google", "pip install protobuf"),
     "run --once": (HEAVY, SPARK),
     "pipeline run pipeline.yaml": (HEAVY, SPARK),
+    "pipeline run lineage.yaml": ("openlineage", "pip install 'pelton[lineage]'"),
     "spark prepare": (HEAVY, SPARK),
     "tables maintain here": (HEAVY, SPARK),
     "tables expire a.b": ("pyiceberg", "pip install 'pelton[iceberg]'"),

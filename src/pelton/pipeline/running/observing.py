@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ class Observers:
     def begin(self, spark_version: str, *, once: bool) -> None:
         """The queries run."""
         pipeline, engine = self._pipeline, self._engine
-        record(pipeline)
+        with contextlib.suppress(OSError):  # it only serves to tell what has changed
+            record(pipeline)
         for each in pipeline.warnings:
             self._warn(f"{pipeline.file}:{each.line}: {each.text}")
         for line in engine.warnings:
