@@ -319,6 +319,20 @@ def test_differences_lead_from_one_to_the_other(before, now):
     assert made == now
 
 
+def test_the_catalog_of_a_table_is_compared_without_its_token(shop):
+    path = "path: tables/orders"
+    where = "unity: 'http://127.0.0.1:8080', token: very-secret"
+    made = shop.written((path, f"{path}, register: {{{where}, table: a.b.c}}"))
+    assert parts_of(made)["sinks.table"] == {
+        "from": "some",
+        "format": "jetstream_delta",
+        "path": str(shop.folder / "tables/orders"),
+        "register.table": "a.b.c",
+        "register.unity": "http://127.0.0.1:8080",
+        "register.token": "***",
+    }
+
+
 def test_parts_have_the_keys_of_the_file(shop):
     parts = parts_of(shop.written())
     assert parts["sinks.hours"] == {

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pelton.errors import PeltonError
 from pelton.pipeline.description.alerts import subject_for
 from pelton.pipeline.running.conditions import Conditions, Measured
-from pelton.pipeline.running.queries import keep
+from pelton.pipeline.running.durable import write_durably
 from pelton.pipeline.running.status import status_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class AlertMonitor:
         if found:
             active = sorted(self._conditions.active)
             with contextlib.suppress(OSError):  # a full disk: the next run tells these again
-                keep(self._pipeline.state, RECORD, json.dumps({"active": active}))
+                write_durably(self._pipeline.state / RECORD, json.dumps({"active": active}))
 
     def _measured(self) -> list[Measured]:
         status = {each.name: each for each in status_of(self._pipeline, tables=False).queries}

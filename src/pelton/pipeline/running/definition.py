@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pelton.pipeline.description.document import Text
 from pelton.pipeline.description.model import Call, Decoding, Upsert
 from pelton.pipeline.description.options import secret
-from pelton.pipeline.running.queries import keep
+from pelton.pipeline.running.durable import write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +97,8 @@ def _keys(pipeline: Pipeline, part: Source | Step | Sink | Upsert) -> Iterator[t
         elif each.name in _MAPS:
             prefix = "storage." if each.name == "storage" else ""
             yield from ((prefix + key, text) for key, text in value.items())
+        elif is_dataclass(value):
+            yield from ((f"{name}.{_camel(k)}", str(v)) for k, v in vars(value).items() if v)
         elif name == "query":
             yield name, "own" if value else "shared"
         else:
@@ -145,7 +147,7 @@ def record(pipeline: Pipeline) -> None:
     """Write down the definition of a run that has begun."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     text = json.dumps({"version": _VERSION, "at": at, "parts": parts_of(pipeline)})
-    keep(pipeline.state, RECORD, text)
+    write_durably(pipeline.state / RECORD, text)
 
 
 def recorded(state: Path) -> Definition | None:

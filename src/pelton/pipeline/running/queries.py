@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.graph import cut_of, streams_of
 from pelton.pipeline.description.problems import Problem, Problems
+from pelton.pipeline.running.durable import write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,22 +122,7 @@ def remember(state: Path, memory: Memory) -> None:
     """Write the record durably."""
     queries = {name: vars(begun) for name, begun in memory.queries.items()}
     text = json.dumps({"version": _VERSION, "pipeline": memory.pipeline, "queries": queries})
-    keep(state, RECORD, text)
-
-
-def keep(state: Path, name: str, text: str) -> None:
-    """Write a file of the state folder durably: the old content stays until the new one is complete."""
-    draft = state / (name + ".draft")
-    with draft.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(state / name)
-    handle = os.open(state, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_durably(state / RECORD, text)
 
 
 def plan(
