@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -53,6 +54,8 @@ def watch(session: Session, file: str, state: str | None, once: bool, every: int
     from pelton.pipeline.running.picture import Watcher
     from pelton.pipeline.running.queries import StateError
 
+    # The picture tells of a server that is away; without a handler Python prints errors into it.
+    logging.getLogger("pelton").addHandler(logging.NullHandler())
     seconds = max(0.05, every / 1e9)
     try:
         with closing(Watcher(pipeline)) as watcher:

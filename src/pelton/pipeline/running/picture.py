@@ -12,6 +12,7 @@ messages              what the run publishes on ``metrics.subject``, if its stat
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,19 @@ from typing import TYPE_CHECKING, Any
 from pelton.errors import PeltonError
 from pelton.pipeline.children import holder
 from pelton.pipeline.running.live import Trace, read_live
-from pelton.pipeline.running.queries import checkpoint
-from pelton.pipeline.running.status import status_of
+from pelton.pipeline.running.queries import StateError, checkpoint
+from pelton.pipeline.running.status import Status, status_of
 
 if TYPE_CHECKING:
     from pelton.client.sync import Client
     from pelton.client.sync.subscription import Subscription
     from pelton.pipeline.description.model import Pipeline
-    from pelton.pipeline.running.status import QueryStatus, Status
+    from pelton.pipeline.running.status import QueryStatus
 
 ASK_SECONDS = 3.0
+_PATIENCE_SECONDS = 0.5
+_FIRST_PATIENCE_SECONDS = 5.0
+_NO_ANSWER = "the servers do not answer"
 _ELSEWHERE_SECONDS = 30.0
 _CONNECT_AGAIN_SECONDS = 5.0
 
@@ -67,14 +71,47 @@ class Picture:
     problems: tuple[str, ...] = ()
 
 
+class Asker:
+    """Reads the status in a thread, because a server that is away holds a request for a minute."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Ask nothing yet."""
+        self._pipeline = pipeline
+        self._status = Status(pipeline.name, str(pipeline.state))
+        self._failure: StateError | None = None
+        self._asked = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    def status(self) -> tuple[Status, bool]:
+        """The last status, and whether it is of now. Raises :class:`StateError`."""
+        first = self._thread is None
+        if first or (not self._waits() and time.monotonic() - self._asked >= ASK_SECONDS):
+            self._asked = time.monotonic()
+            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread.start()
+        if self._thread is not None:
+            self._thread.join(_FIRST_PATIENCE_SECONDS if first else _PATIENCE_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+        return self._status, not self._waits()
+
+    def _waits(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _ask(self) -> None:
+        try:
+            self._status, self._failure = status_of(self._pipeline, tables=False), None
+        except StateError as failure:
+            self._failure = failure
+
+
 class Watcher:
     """Takes pictures; asks the servers every few seconds. Close it."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         """Ask nothing yet."""
         self._pipeline = pipeline
-        self._status: Status | None = None
-        self._asked = float("-inf")
+        self._asker = Asker(pipeline)
         subject = None if pipeline.metrics is None else pipeline.metrics.subject
         self._messages = None if subject is None else Messages(pipeline, subject)
 
@@ -86,11 +123,7 @@ class Watcher:
     def take(self) -> Picture:
         """A picture. Raises :class:`pelton.pipeline.running.queries.StateError`."""
         pipeline = self._pipeline
-        now = time.monotonic()
-        if self._status is None or now - self._asked >= ASK_SECONDS:
-            self._status = status_of(pipeline, tables=False)
-            self._asked = time.monotonic()
-        status = self._status
+        status, fresh = self._asker.status()
         running = holder(pipeline.state)
         numbers = read_live(pipeline.state)
         if not running and self._messages is not None:
@@ -98,18 +131,26 @@ class Watcher:
             if told:
                 running, numbers = "elsewhere", told
         problems = {place.problem for query in status.queries for place in query.places}
+        problems = set(filter(None, problems)) if fresh else {_NO_ANSWER}
         known = {query.name: query for query in status.queries}
         if running and numbers:
             known = {name: query for name, query in known.items() if name in numbers}
         queries = tuple(
-            self._query(name, known.get(name), numbers.get(name), running)
+            self._query(name, known.get(name), numbers.get(name), running, fresh=fresh)
             for name in dict.fromkeys([*numbers, *known])
         )
-        return Picture(pipeline.name, running, queries, tuple(sorted(filter(None, problems))))
+        return Picture(pipeline.name, running, queries, tuple(sorted(problems)))
 
     def _query(
-        self, name: str, status: QueryStatus | None, numbers: dict[str, Any] | None, running: str
+        self,
+        name: str,
+        status: QueryStatus | None,
+        numbers: dict[str, Any] | None,
+        running: str,
+        *,
+        fresh: bool,
     ) -> QueryPicture:
+        """A query; the lag is the servers', or else the last one that the run knew."""
         made = QueryPicture(name, "starting" if running else "stopped")
         if numbers is not None:
             numbers = {**_nothing(name), **numbers}  # another version may have written them
@@ -131,7 +172,7 @@ class Watcher:
             )
         if status is None or running == "elsewhere":
             return made
-        lags = [place.lag for place in status.places if place.lag is not None]
+        lags = [place.lag for place in status.places if fresh and place.lag is not None]
         lag = sum(lags) if lags else made.lag
         return replace(made, batch=status.batch, lag=lag, busy_seconds=self._busy(status, running))
 
@@ -197,7 +238,7 @@ class Messages:
             from pelton.spark.servers import SERVER_ROWS, take_servers
 
             given = parse(SERVER_ROWS, self._pipeline.servers, format_name="watch")
-            self._client = connect(client_options(take_servers(given)))
+            self._client = connect(client_options(take_servers(given), reconnects=1))
             self._subscription = self._client.subscribe(self._subject)
             self._client.flush()
         return self._subscription
