@@ -94,7 +94,7 @@ def tables(messages: pa.Table, batch: int) -> float:
             part = messages.slice(start, batch)
             began = time.process_time()
             begun = lake.begin(Mark("bench", number))
-            job = Job(lake.places, begun.held, lake.settings, f"bench-{number}")
+            job = Job(lake.targets, begun.held, lake.settings, f"bench-{number}")
             mine = [part.filter(pc.equal(part["bucket"], bucket)) for bucket in range(BUCKETS)]
             lake.commit(begun, [write_bucket(job, one, rows) for one, rows in enumerate(mine)])
             spent += time.process_time() - began

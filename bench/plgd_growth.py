@@ -11,13 +11,13 @@ the batches that end with the one named, so checkpoints of logs are in it.
 import pickle
 import tempfile
 import time
-from pathlib import Path
 from statistics import mean
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pelton.plgd.spark.buckets import Job, write_bucket
+from pelton.plgd.spark.homes import CatalogHome, DeltaHome
 from pelton.plgd.spark.lake import Lake
 from pelton.plgd.tables import Settings
 from pelton.spark.tables.marks import Mark
@@ -32,19 +32,18 @@ def growth(
     messages: pa.Table, looks: list[int], *, iceberg: bool = False
 ) -> dict[str, dict[str, float]]:
     """The costs at some numbers of batches, printed as a table; ``messages`` are of `BUCKETS` buckets."""
-    from pelton.plgd.spark.iceberg_lake import IcebergLake
 
     spent: dict[str, list[float]] = {name: [] for name in (*PARTS, "bytes")}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        kind = IcebergLake if iceberg else Lake
-        lake = kind(Path(folder), Settings(buckets=BUCKETS))
+        home = CatalogHome(folder) if iceberg else DeltaHome(folder)
+        lake = Lake(home, Settings(buckets=BUCKETS))
         lake.create()
         for number in range(max(looks)):
             one_batch(lake, number, messages.slice(number * SMALL, SMALL), spent)
             if number + 1 in looks:
                 figures = {name: mean(every[-WINDOW:]) for name, every in spent.items()}
-                figures["files"] = sum(len(lake.files(name)) for name in lake.places)
+                figures["files"] = sum(len(lake.files(name)) for name in lake.tables)
                 found[f"batch {number + 1}"] = figures
                 told = "  ".join(f"{name} {1e3 * figures[name]:6.1f} ms" for name in PARTS)
                 sizes = f"{figures['bytes']:9,.0f} bytes  {figures['files']:6,} files"
@@ -57,7 +56,7 @@ def one_batch(lake: Lake, number: int, part: pa.Table, spent: dict[str, list[flo
     clock = time.process_time()
     begun = lake.begin(Mark("bench", number))
     clock = passed(spent["begin"], clock)
-    job = Job(lake.places, begun.held, lake.settings, f"bench-{number:09}", lake.targets)
+    job = Job(lake.targets, begun.held, lake.settings, f"bench-{number:09}")
     spent["bytes"].append(len(pickle.dumps(job)))
     passed(spent["job"], clock)
     mine = [(one, part.filter(pc.equal(part["bucket"], one))) for one in range(BUCKETS)]

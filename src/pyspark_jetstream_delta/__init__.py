@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pelton.spark.tables.source import DeltaDataSource as DefaultSource
+    from pelton.spark.delta.source import DeltaDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 
@@ -21,7 +21,7 @@ if not TYPE_CHECKING:  # or checkers would take any name for one of this module
         """The data source, imported when Spark asks for it."""
         if name == "DefaultSource":
             try:
-                from pelton.spark.tables.source import DeltaDataSource
+                from pelton.spark.delta.source import DeltaDataSource
             except ImportError:
                 # An incomplete installation must not break the formats of others; ours is then not
                 # found, which is true.

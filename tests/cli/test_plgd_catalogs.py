@@ -15,7 +15,7 @@ from pyiceberg.utils.config import Config
 
 from pelton.cli.plgd.lakes import lake_of
 from pelton.plgd.report import Scope, open_tables
-from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.homes import CatalogHome
 from pelton.plgd.spark.lake import Lake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.tables import TABLES
@@ -23,7 +23,7 @@ from pelton.plgd.tables.folders import CATALOG, NOTE
 from pelton.plgd.tables.opening import dataset
 from pelton.spark.tables.maintenance import Plan
 from pelton.spark.tables.places import TableError
-from tests.plgd.tables_help import Memory, cut
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_resuming import BUSY, SETTINGS, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.spark.iceberg_help import properties_of, table_of
@@ -73,7 +73,7 @@ def test_a_rest_catalog(
     folder, memory = tmp_path / "lake", Memory(SETTINGS)
     catalog = {"type": "rest", "uri": rest.uri, "token": TOKEN}
     lake = lake_of(folder / "tables", options(catalog, buckets=2, namespace="hub"))
-    assert isinstance(lake, IcebergLake)
+    assert isinstance(lake.home, CatalogHome)
     lake.settings = SETTINGS
     filled(lake, memory)
     note = json.loads((folder / "tables" / NOTE).read_text())
@@ -105,7 +105,7 @@ def test_a_sql_catalog_elsewhere(tmp_path: Path, cli: Run) -> None:
     ran = cli("plgd", "maintain", folder)
     assert ran.status == 0, ran.err
     again = lake_of(folder / "tables", options({}))
-    assert isinstance(again, IcebergLake)
+    assert isinstance(again.home, CatalogHome)
     assert again.settings.buckets == 2
     for name in TABLES:
         assert rows_in(again, name) == sorted(map(repr, memory.rows(name))), name
@@ -154,12 +154,12 @@ def test_the_tables_as_they_were(tmp_path: Path) -> None:
     for number, part in enumerate(cut(messages.slice(0, 450), 150)):
         take(lake, part, number)
         memory.run(part)
-        newest = lake.at("twin_latest").current_snapshot()
+        newest = table_of(lake.tables["twin_latest"]).current_snapshot()
         assert newest is not None
         rows = sorted(map(repr, memory.rows("twin_latest")))
         then.append((newest.snapshot_id, newest.timestamp_ms, rows))
     assert all(one.error is None for one in look_after(lake, Plan(), None))
-    table = table_of(lake.addresses["twin_latest"])
+    table = table_of(lake.tables["twin_latest"])
     for number, made_ms, wanted in then:
         found = table.snapshot_as_of_timestamp(made_ms)
         assert found is not None

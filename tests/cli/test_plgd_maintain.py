@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from pelton.plgd.spark.iceberg_lake import IcebergLake
-from pelton.plgd.spark.lake import ChangedTableError, Lake
+from pelton.plgd.spark.lake import Lake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.spark.resuming import finish_last_batch
 from pelton.plgd.tables import TABLES
 from pelton.plgd.tables.schemas import Way
 from pelton.spark.tables.maintenance import Plan
-from tests.plgd.tables_help import Memory, cut
+from pelton.spark.tables.table import FilesGoneError
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_resuming import BUSY, SETTINGS, Killed, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import EVERY_WAY
@@ -123,7 +123,7 @@ def test_another_process_that_maintains_all_the_time_loses_and_doubles_nothing(
                 try:
                     take(lake, part, number)
                     break
-                except ChangedTableError:
+                except FilesGoneError:
                     again += 1
     finally:
         (tmp_path / "end").touch()
@@ -168,7 +168,6 @@ def test_a_batch_that_was_cut_short_is_made_whole_long_after(
     with pytest.raises(Killed):
         take(lake, parts[2], 2, 7)
     monkeypatch.setattr("pelton.spark.tables.maintenance.LEAST_KEEP_HOURS", 0)
-    monkeypatch.setattr("pelton.spark.iceberg.maintenance.LEAST_KEEP_HOURS", 0)
     done = {each.name: each for each in look_after(lake, Plan(keep_hours=0), None)}
     assert [each.error for each in done.values() if each.error] == []
     assert done["events"].report.compacted > 0

@@ -88,6 +88,26 @@ def test_sums_and_maintenance_of_an_upsert():
     assert (upsert.sums, upsert.maintain_every, upsert.keep_hours) == (("n", "m"), 50, 2)
 
 
+def test_an_upsert_into_a_catalog():
+    more = "keys: [a], catalog.type: sql, catalog.token: hush-hush}"
+    file = GOOD.replace(
+        'upsert: ./latest, keys: "a, b", sequence: seq, deleteWhen: gone}', "UPSERT"
+    )
+    made = pipeline(file.replace("UPSERT", f"upsert: sales.orders, {more}"))
+    sink = made.sinks["latest"]
+    upsert = sink.upsert
+    assert upsert is not None
+    assert (upsert.path, upsert.catalog) == ("sales.orders", "default")
+    assert upsert.catalog_properties == {"type": "sql", "token": "hush-hush"}
+    assert (sink.place, sink.shareable) == (None, True)
+    assert "hush" not in repr(made)
+    assert "hush-hush" in made.secrets
+    named = pipeline(file.replace("UPSERT", "upsert: sales.orders, keys: [a], catalog: prod}"))
+    assert named.sinks["latest"].upsert.catalog == "prod"
+    text = file.replace("UPSERT", "upsert: ./latest, keys: [a], catalog: prod}")
+    assert any("must be namespace.name" in each for each in problems(text))
+
+
 def test_a_stream_is_read_from_its_begin_unless_the_file_says_otherwise():
     text = GOOD.replace(", startingOffsets: {ORDERS: 41}", "")
     assert pipeline(text).sources["raw"].options["startingOffsets"] == "earliest"

@@ -34,7 +34,7 @@ def table(heading):
         ("Rows are a list, or:", keys.GIVEN),
         ("## Alerts", keys.ALERTS),
         ("## Lineage", keys.LINEAGE),
-        ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""))),
+        ("With `upsert`:", (*keys.UPSERT, keys.Key("storage.*", ""), keys.Key("catalog.*", ""))),
     ],
 )
 def test_every_key_is_in_its_table(heading, rows):

@@ -10,11 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pelton.plgd.spark.iceberg_lake import IcebergLake
 from pelton.plgd.spark.lake import Lake
 from pelton.plgd.tables import TABLES
 from pelton.spark.tables.places import TableError
-from tests.plgd.tables_help import Memory, cut
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_resuming import SETTINGS, rows_in, take
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import length

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pelton.plgd.fleet import FleetConfig, FleetRun
+from pelton.plgd.spark.homes import CatalogHome
+from pelton.plgd.spark.lake import Lake
 from pelton.plgd.tables.batch import MESSAGES, Outcome, process
 from pelton.plgd.tables.buckets import bucket_key, bucket_of
+from pelton.plgd.tables.folders import NAMESPACE
 from pelton.plgd.tables.schemas import TABLES, TableSchema, Way
 from pelton.plgd.tables.settings import Settings
+
+
+class IcebergLake(Lake):
+    """The tables in a catalog, which is in a file beside them unless its properties are given."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        catalog: Mapping[str, str] | None = None,
+        *,
+        namespace: str = NAMESPACE,
+    ) -> None:
+        super().__init__(CatalogHome(folder, catalog, namespace=namespace), settings)
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 import pytest
 
 from pelton.plgd.spark.buckets import Job, write_bucket
-from pelton.plgd.spark.iceberg_lake import IcebergLake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.tables.settings import Settings
-from pelton.spark.iceberg import compaction, tails
+from pelton.spark.iceberg import table as opened
 from pelton.spark.iceberg.catalogs import load
+from pelton.spark.tables.compaction import compact
 from pelton.spark.tables.maintenance import Plan
 from pelton.spark.tables.marks import Mark
-from tests.plgd.tables_help import cut
+from tests.plgd.tables_help import IcebergLake, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import SEED, length
 
@@ -33,9 +33,11 @@ FLEET: dict[str, Any] = {"devices": 4, "duration_s": 900.0, "session_s": 120.0}
 def take(lake: IcebergLake, number: int, messages: pa.Table) -> None:
     """A batch without Spark."""
     begun = lake.begin(Mark("q", number))
-    job = Job(lake.places, begun.held, SETTINGS, f"q-{number}-{uuid4().hex}", lake.targets)
+    job = Job(lake.targets, begun.held, SETTINGS, f"q-{number}-{uuid4().hex}")
     shares = [messages.filter(pc.equal(messages["bucket"], one)) for one in range(2)]
-    lake.commit(begun, [write_bucket(job, one, rows) for one, rows in enumerate(shares)])
+    lake.commit(
+        begun, [write_bucket(job, one, rows) for one, rows in enumerate(shares) if len(rows)]
+    )
 
 
 def found(lake: IcebergLake, number: int) -> dict[str, Any]:
@@ -67,10 +69,9 @@ def test_a_batch_after_another_reads_no_manifest(
     _, messages = run_of(seed=SEED, faults=FAULTS, **FLEET)
     parts = list(cut(messages, 120))[: length(4, 6)]
     take(lake, 0, parts[0])
-    for tail in lake.known.values():
+    for tail in lake.tails.values():
         tail.read()  # some tables get their first rows later
     planned: list[str] = []
-    plan = tails.data_files
 
     def noted(name: str, call: Any) -> Any:
         def calling(*given: Any) -> Any:
@@ -79,8 +80,8 @@ def test_a_batch_after_another_reads_no_manifest(
 
         return calling
 
-    monkeypatch.setattr(tails, "data_files", noted("plan", plan))
-    monkeypatch.setattr(tails, "load", noted("load", load))
+    monkeypatch.setattr(opened.Iceberg, "_read", noted("plan", opened.Iceberg._read))
+    monkeypatch.setattr(opened, "load", noted("load", load))
     for number, part in enumerate(parts[1:], 1):
         take(lake, number, part)
     assert planned == []
@@ -100,10 +101,10 @@ def test_what_is_known_is_what_a_new_reader_finds(
         match rng.randrange(4):
             case 0:
                 other = IcebergLake(tmp_path, SETTINGS)
-                other.places, other.targets = lake.places, lake.targets
+                other.targets = lake.targets
                 assert not [one for one in look_after(other, Plan(), None) if one.error]
             case 1:
-                compaction.compact(lake.addresses["commands"], 2**30)
+                compact(lake.tables["commands"], 2**30)
             case 2:
                 take(lake, number, part)  # again: it changes nothing
         fresh = made(tmp_path)

@@ -13,8 +13,8 @@ import pytest
 from pelton.plgd.spark import buckets
 from pelton.plgd.spark.buckets import Job, Kept, Rows
 from pelton.plgd.tables import TABLES, Settings
-from pelton.spark.tables.files import StoredFile
 from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.table import StoredFile
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_pages import Tables
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -110,7 +110,7 @@ def test_a_worker_drops_what_another_has_changed(tmp_path: Path) -> None:
         tables.take(parts[2])
         patch.setattr(buckets, "KEPT", mine)
         begun = tables.lake.begin(Mark("q", tables.number + 1))
-        job = Job(tables.lake.places, begun.held, tables.lake.settings, "q-next")
+        job = Job(tables.lake.targets, begun.held, tables.lake.settings, "q-next")
         mine.drop_old(job)
     here = {(where, bucket) for where, bucket in mine._rows}
     for where, bucket in here:
@@ -156,7 +156,7 @@ lake = Lake(Path(sys.argv[2]), Settings(buckets=1))
 lake.create()
 columns = [pa.array([0], pa.int32()), pa.array([pack(many_messages())], pa.binary())]
 blocks = [pa.RecordBatch.from_arrays(columns, schema=BLOCKS)]
-job = Job(lake.places, lake.begin(Mark("q", 0)).held, lake.settings, "q-0", lake.targets)
+job = Job(lake.targets, lake.begin(Mark("q", 0)).held, lake.settings, "q-0")
 before = anonymous()
 assert list(batches.worker(job)(iter(blocks)))
 print(anonymous() - before)

@@ -39,7 +39,7 @@ class Tables:
         """A batch; what its buckets wrote and removed."""
         self.number += 1
         begun = self.lake.begin(Mark("q", self.number))
-        job = Job(self.lake.places, begun.held, self.lake.settings, f"q-{self.number}")
+        job = Job(self.lake.targets, begun.held, self.lake.settings, f"q-{self.number}")
         buckets = sorted(messages["bucket"].unique().to_pylist())
         parts = [messages.filter(pc.equal(messages["bucket"], one)) for one in buckets]
         reports = [write_bucket(job, one, part) for one, part in zip(buckets, parts, strict=True)]

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 import pytest
 
 from pelton.plgd.spark.buckets import Job, write_bucket
-from pelton.plgd.spark.iceberg_lake import IcebergLake
 from pelton.plgd.spark.lake import Lake
 from pelton.plgd.spark.resuming import begin_behind, finish_last_batch, is_fresh
 from pelton.plgd.tables import TABLES
 from pelton.plgd.tables.settings import Settings
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
-from tests.plgd.tables_help import Memory, cut
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 
 SETTINGS = Settings(buckets=2, late_s=0.0)
@@ -32,7 +31,7 @@ class Killed(Exception):
 def take(lake: Lake, messages: pa.Table, number: int, tables: int = len(TABLES)) -> None:
     """A batch; after the commits of so many tables the process dies."""
     begun = lake.begin(Mark("q", number, "run"))
-    job = Job(lake.places, begun.held, lake.settings, f"q-{number}", lake.targets)
+    job = Job(lake.targets, begun.held, lake.settings, f"q-{number}")
     reports = []
     for bucket in range(SETTINGS.buckets):
         mine = messages.filter(pc.equal(messages["bucket"], bucket))

@@ -12,14 +12,13 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder, Schema
 
-from pelton.plgd.spark import buckets, lake
+from pelton.plgd.spark import lake
+from pelton.plgd.spark.homes import CHECKPOINT_EACH, DeltaHome
 from pelton.plgd.tables import TABLES, Settings
 from pelton.plgd.tables.schemas import BOUNDED
-from pelton.spark.tables import data_files
-from pelton.spark.tables.commits import HERE
+from pelton.spark.delta.statistics import STATISTICS_OF, columns_of
+from pelton.spark.delta.tails import INTERVAL
 from pelton.spark.tables.compaction import compact
-from pelton.spark.tables.statistics import STATISTICS_OF, columns_of
-from pelton.spark.tables.tails import INTERVAL
 from tests.plgd.tables_help import Memory, cut
 from tests.plgd.test_pages import Tables
 from tests.plgd.test_tables_truth import FAULTS, run_of
@@ -46,23 +45,18 @@ def with_statistics(table: DeltaTable) -> list[set[str]]:
 def older(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have tables made, and files written, as before the property was there."""
 
-    def made(where: Any, schema: Any, description: str) -> None:
-        where.folder.mkdir(parents=True)
+    def complete(home: DeltaHome, name: str, table: Any, told: str) -> None:
+        schema = TABLES[name]
         DeltaTable.create(
-            where.uri,
+            home.where(name).uri,
             Schema.from_arrow(schema.schema),
             partition_by=list(schema.partition_by),
-            description=description,
+            description=f"{schema.meaning}; {told}",
             configuration={INTERVAL: "10"},
         )
 
-    write = data_files.write_rows
-    monkeypatch.setattr(lake, "make", made)
+    monkeypatch.setattr(DeltaHome, "complete", complete)
     monkeypatch.setattr(lake.Lake, "tail", lambda *_: None)  # each commit by deltalake
-    monkeypatch.setattr(lake, "set_properties", lambda *_: None)
-    monkeypatch.setattr(
-        buckets, "write_rows", lambda *given, bounded, **more: write(*given, **more)
-    )
     tables.lake.create()
 
 
@@ -144,7 +138,7 @@ def test_tables_of_an_older_version_go_on(
         tables.take(part)
     check(tables, messages)
     table = DeltaTable(tables.lake.places["events"].uri)
-    assert table.metadata().configuration[INTERVAL] == lake.CHECKPOINT_EACH
+    assert table.metadata().configuration[INTERVAL] == CHECKPOINT_EACH
     version = table.version()
     tables.lake.create()  # which finds nothing to do
     assert DeltaTable(tables.lake.places["events"].uri).version() == version
@@ -156,9 +150,7 @@ def test_compaction_keeps_to_the_columns(tmp_path: Path, messages: pa.Table) -> 
         tables.take(part)
     for name, schema in TABLES.items():
         place = tables.lake.places[name]
-        table = DeltaTable(place.uri)
-        compact(table, place, 2**27)
-        HERE.forget(place)
+        compact(place, 2**27)
         table = DeltaTable(place.uri)
         assert all(columns <= set(schema.bounded) for columns in with_statistics(table))
     check(tables, messages)

@@ -15,10 +15,14 @@ pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed: pelton[ic
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from pelton.spark.iceberg.commits import Write, prepare
-from pelton.spark.iceberg.data_files import WrittenFile, write_rows
+from pelton.spark.iceberg.data_files import Target
 from pelton.spark.iceberg.options import Address
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.maintenance import Plan, Report
+from pelton.spark.tables.maintenance import maintain as maintained
 from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.parquet import write_rows
+from pelton.spark.tables.table import Write
 from tests.spark.tables_help import SCHEMA, batch_of
 
 _numbers = itertools.count()
@@ -45,6 +49,27 @@ def sequences(address: Address) -> list[int]:
     """What another reader finds in the table, in order."""
     rows = table_of(address).scan(selected_fields=("seq",)).to_arrow()
     return sorted(rows["seq"].to_pylist())
+
+
+def prepare(
+    address: Address,
+    schema: pa.Schema,
+    *,
+    partition_by: tuple[str, ...] | None = None,
+    merge_schema: bool = False,
+) -> Target:
+    """What writers of rows must know of the table, which has their columns then."""
+    need = Write(schema, partition_by=partition_by, merge_schema=merge_schema)
+    table = Tables().prepare(address, need)
+    return table.target(table.check(need).columns)
+
+
+def maintain(
+    address: Address, keep_hours: int = 7 * 24, *, target_bytes: int | None = None, **given: object
+) -> Report:
+    """Maintain a table; without ``target_bytes`` files are not compacted."""
+    compacting = {"compact": False} if target_bytes is None else {"target_bytes": target_bytes}
+    return maintained(address, Plan(keep_hours=keep_hours, **compacting, **given))
 
 
 def write_of(
@@ -75,5 +100,5 @@ def rows_of(
 ) -> Write:
     """A write of these rows."""
     target = prepare(address, rows.schema, merge_schema=merge, partition_by=partition_by)
-    files: list[WrittenFile] = write_rows([rows], target, f"f{next(_numbers)}", rows_per_file)
-    return Write(target, files, mark, **given)
+    files = write_rows([rows], target, f"f{next(_numbers)}", rows_per_file)
+    return Write(rows.schema, files, mark=mark, target=target, **given)

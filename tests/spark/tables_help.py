@@ -8,10 +8,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pelton.spark.tables.commits import Write
-from pelton.spark.tables.data_files import DataFile, write_rows
+from pelton.spark.delta.data_files import DataFile, DeltaTarget
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.parquet import write_rows as written
 from pelton.spark.tables.places import Place
+from pelton.spark.tables.table import Table, Write
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 _numbers = itertools.count()
@@ -21,6 +23,26 @@ def batch_of(seqs: Iterable[int], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     """One row per sequence."""
     rows = [{"seq": seq, "word": f"w{seq % 3}"} for seq in seqs]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def table_at(place: Place, *given: object) -> Table:
+    """The table now, at a version or at a time, as a process that has just started opens it."""
+    return Tables().at(place, *given)
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    place: Place,
+    schema: pa.Schema,
+    prefix: str,
+    *,
+    partition_by: Iterable[str] = (),
+    bounded: frozenset[str] | None = None,
+    **given: object,
+) -> list[DataFile]:
+    """Files of a Delta table, not committed."""
+    target = DeltaTarget(place, schema, tuple(partition_by), bounded)
+    return written(batches, target, prefix, **given)
 
 
 def files_of(

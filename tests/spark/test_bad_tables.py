@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pelton.spark.delta.source import DeltaDataSource
 from pelton.spark.parsing import OptionError
 from pelton.spark.tables import file_writers as writers
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.source import DeltaDataSource
 from tests.spark.tables_help import SCHEMA, batch_of
 
 HUSH = "hush-hush"

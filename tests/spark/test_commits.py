@@ -10,12 +10,12 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.spark.tables.commits import Tables, Write, add
-from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError, place
+from pelton.spark.tables.table import Write
 from tests.spark.drivers import STEPS, Query
-from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
+from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of, write_rows
 from tests.ways import length
 
 
@@ -42,7 +42,7 @@ def test_a_second_driver_is_refused_in_the_moment_of_the_commit(where):
 
     def race(table):
         assert one.commit(where, first)
-        add(table, second, where)
+        table.commit(second)
 
     with pytest.raises(TableError, match="two drivers run on one checkpoint"):
         other.once(where, second, race)
@@ -66,7 +66,7 @@ def test_another_query_in_the_same_moment_is_let_in(where):
 
     def race(table):
         assert one.commit(where, write_of(where, [2], Mark("q", 1)))
-        add(table, mine, where)
+        table.commit(mine)
 
     assert other.once(where, mine, race)
     assert sequences(where) == [1, 2, 3]
@@ -78,12 +78,12 @@ def test_a_commit_that_was_made_and_then_failed_is_made(where):
 
     def fail_after(table):
         calls.append(1)
-        add(table, write, where)
+        table.commit(write)
         raise OSError("the connection broke")
 
     assert Tables().once(where, write, fail_after)
     assert Tables().once(
-        where, replace(write_of(where, [2])), lambda table: add(table, write_of(where, [2]), where)
+        where, replace(write_of(where, [2])), lambda table: table.commit(write_of(where, [2]))
     )
     assert calls == [1]
     assert sequences(where) == [1, 2]
@@ -235,7 +235,7 @@ class DeltaStore:
         return write_of(self.where, seqs, mark)
 
     def add(self, table, write):
-        add(table, write, self.where)
+        table.commit(write)
 
     def commit(self, tables, write, change):
         return tables.once(self.where, write, change)

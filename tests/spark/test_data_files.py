@@ -14,14 +14,18 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pelton.spark.delta.data_files import DataFiles
+from pelton.spark.delta.table import Delta
 from pelton.spark.tables import parquet
-from pelton.spark.tables.commits import Tables, Write
-from pelton.spark.tables.data_files import DataFiles, write_rows
-from pelton.spark.tables.files import files_of
+from pelton.spark.tables.commits import Tables
+
+# none
 from pelton.spark.tables.parquet import folder_name, partition_text
 from pelton.spark.tables.places import place
 from pelton.spark.tables.rows import read_files
 from pelton.spark.tables.seen import DictionaryChoices
+from pelton.spark.tables.table import Write
+from tests.spark.tables_help import write_rows
 from tests.ways import length
 
 ALL = pa.schema(
@@ -92,7 +96,9 @@ def test_rows_come_back_from_our_reader_and_from_that_of_delta_rs(tmp_path_facto
     Tables().commit(where, Write(schema=ALL, files=files))
     rows = sorted(comparable(row, by) for batch in written for row in batch.to_pylist())
     table = DeltaTable(where.uri)
-    read = [r for b in read_files(where, files_of(table), ALL, 3) for r in b.to_pylist()]
+    read = [
+        r for b in read_files(where, Delta(where, table).files(), ALL, 3) for r in b.to_pylist()
+    ]
     assert sorted(comparable(row) for row in read) == rows
     if "money" in by:
         return  # deltalake 1.6 cannot read a negative decimal as a partition's value
@@ -105,7 +111,9 @@ def test_rows_come_back_from_our_reader_and_from_that_of_delta_rs(tmp_path_facto
     Tables().commit(where, Write(schema=ALL, files=again))
     table.update_incremental()
     table.optimize.compact()
-    read = [r for b in read_files(where, files_of(table), ALL, 3) for r in b.to_pylist()]
+    read = [
+        r for b in read_files(where, Delta(where, table).files(), ALL, 3) for r in b.to_pylist()
+    ]
     assert sorted(comparable(row) for row in read) == sorted(rows * 2)
 
 
@@ -247,7 +255,7 @@ def test_an_error_leaves_no_files(tmp_path):
 NO_ROOM = """
 import json, os, resource, sys
 import pyarrow as pa
-from pelton.spark.tables.data_files import write_rows
+from tests.spark.tables_help import write_rows
 from pelton.spark.tables.places import TableError, place
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

@@ -122,10 +122,10 @@ def has_rows(path, count):
 
 def faulty(folder):
     """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
-    from pelton.spark.tables.source import DeltaDataSource
-    from pelton.spark.tables.writer import DeltaStreamWriter
+    from pelton.spark.delta.source import DeltaDataSource
+    from pelton.spark.tables.writer import TableStreamWriter
 
-    class Writer(DeltaStreamWriter):
+    class Writer(TableStreamWriter):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
@@ -134,7 +134,7 @@ def faulty(folder):
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")
-                Tables().commit(self._options.place, self._write(files, mark))
+                Tables().commit(self._options.where, self._write(files, mark))
             super().commit(messages, batchId)
             if batchId == 2 and Path(folder, "die").exists():
                 Path(folder, "die").unlink()

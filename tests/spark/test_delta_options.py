@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pelton.spark.delta.options import READ_ROWS, WRITE_ROWS, parse_read, parse_write
 from pelton.spark.parsing import OptionError
-from pelton.spark.tables.options import READ_ROWS, WRITE_ROWS, parse_read, parse_write
 from pelton.spark.tables.places import place
 
 WRITING = {
@@ -39,7 +39,7 @@ READING = {
 
 def test_all_of_a_write():
     options = parse_write({name.upper(): text for name, text in WRITING.items()}, streaming=False)
-    assert options.place == place("/data/t")
+    assert options.where == place("/data/t")
     assert options.partition_by == ("day", "stream")
     assert options.merge_schema
     assert not options.check_replay
@@ -50,9 +50,9 @@ def test_all_of_a_write():
 
 def test_all_of_a_read():
     options = parse_read(READING, streaming=False)
-    assert options.place.uri == "s3://bucket/t"
-    assert options.place.storage_options == {"aws_secret_access_key": "hush", "aws_region": "eu"}
-    assert options.place.folder is None
+    assert options.where.uri == "s3://bucket/t"
+    assert options.where.storage_options == {"aws_secret_access_key": "hush", "aws_region": "eu"}
+    assert options.where.folder is None
     assert "hush" not in repr(options)
     assert "aws_secret_access_key" in repr(options)
     assert options.columns == ("seq", "data")
@@ -61,7 +61,7 @@ def test_all_of_a_read():
     assert options.partition_bytes == 2**20
     times = parse_read({"path": "t", "timestampAsOf": "2026-10-16 23:04:01"}, streaming=False)
     assert times.time == datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC)
-    assert times.place.folder == Path("t").absolute()
+    assert times.where.folder == Path("t").absolute()
 
 
 @pytest.mark.parametrize(

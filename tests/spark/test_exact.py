@@ -190,14 +190,15 @@ def test_no_kill_waits_for_a_batch_that_never_comes(tmp_path, monkeypatch, momen
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:stream .* recognizes a message id")
 def test_rows_are_there_once_though_the_job_is_killed(spark):
-    """Killed once while it reads, behind the commit to the table, and once while it writes; the life
+    """Killed once while it reads, behind the commit to the table, and once in each way to write; the life
     that goes to the end is here."""
     print(f"seed {SEED}")
-    wanted = Wanted(messages=3000, kills=1, seed=SEED, ways=("ids",), joined=True)
+    ways = ("ids", "upsert")
+    wanted = Wanted(messages=3000, kills=1, write_kills=2, seed=SEED, ways=ways, joined=True)
     parts = Proof(wanted, lambda text: print(text, flush=True), spark).run()
-    assert [dict(part.verdict.faults) for part in parts] == [{}, {}, {}], [
+    assert [dict(part.verdict.faults) for part in parts] == [{}, {}, {}, {}], [
         part.verdict.examples for part in parts
     ]
-    assert [part.kills.total() for part in parts] == [1, 1, 0]
+    assert [part.kills.total() for part in parts] == [1, 1, 1, 0]
     assert all(part.verdict.rows > 2000 for part in parts)
-    assert parts[1].verdict.removed, "nothing that was read was removed while the job ran"
+    assert parts[2].verdict.removed, "nothing that was read was removed while the job ran"

@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
+from pelton.spark.tables import upsert
+from pelton.spark.tables.compaction import compact
+from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.upserts import Upserted, merge
 from tests.peers import available_servers, start_server
 from tests.spark.iceberg_help import address_of, properties_of, sequences, table_of
 
@@ -40,18 +45,18 @@ def loading(spark, folder, table="lake.t", **options):
 def faulty(folder):
     """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
     from pelton.spark.iceberg.source import IcebergDataSource
-    from pelton.spark.iceberg.writer import IcebergStreamWriter
+    from pelton.spark.tables.writer import TableStreamWriter
 
-    class Writer(IcebergStreamWriter):
+    class Writer(TableStreamWriter):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
-                from pelton.spark.iceberg.commits import Tables, Write
+                from pelton.spark.tables.commits import Tables
                 from pelton.spark.tables.marks import Mark
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")
-                Tables().commit(self._options.address, Write(self._target, files, mark))
+                Tables().commit(self._options.where, self._write(files, mark))
             super().commit(messages, batchId)
             if batchId == 2 and Path(folder, "die").exists():
                 Path(folder, "die").unlink()
@@ -146,6 +151,78 @@ def test_columns_that_come_later_and_complete_mode(spark, stream, tmp_path):
     (tmp_path / "totals").mkdir()
     run(totals, tmp_path / "totals", mode="complete")
     assert sequences(address_of(tmp_path / "totals")) == [198, 199, 200]
+
+
+def test_a_table_is_read_as_a_stream(spark, tmp_path):
+    """Each row once, over runs, a compaction and new columns; a commit that changes rows ends it."""
+    reader = given(spark.readStream, tmp_path, maxFilesPerTrigger=1)
+
+    def save(first, **options):
+        rows = spark.range(first, first + 20, 1, 2).selectExpr("id as seq", "id % 3 as k")
+        saving(rows, tmp_path, **options)
+
+    def follow(**options):
+        rows = reader.options(**options).load("lake.t").selectExpr("seq", "k")
+        writer = rows.writeStream.format("jetstream_delta").option("path", str(tmp_path / "copy"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "following"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+        found = spark.read.format("jetstream_delta").load(str(tmp_path / "copy")).collect()
+        return sorted(row.seq for row in found)
+
+    save(0)
+    assert follow() == list(range(20))
+    save(20)
+    compact(address_of(tmp_path), 2**20)
+    save(40)
+    assert follow() == list(range(60))
+    put = pa.table({"seq": [1], "k": [99]})
+    merge(put, address_of(tmp_path), keys=["seq"], sequence="k", mark=Mark("u", 0))
+    with pytest.raises(
+        PySparkException, match=r"snapshot \d+ of test\.lake\.t changes or removes rows"
+    ):
+        follow()
+    save(60)
+    assert follow(skipChangeCommits="true") == list(range(80))
+
+
+def test_an_upsert_in_a_query(spark, stream, tmp_path):
+    """The newest row of each key and sums, each batch once, although it runs again."""
+    properties, done = properties_of(tmp_path), []
+
+    def take(rows, batch):
+        given = {"keys": ["subject"], "sums": ["n"], "maintain_every": 2, "merge_schema": True}
+        counted = rows.selectExpr("subject", "seq", "1L as n", "cast(data as string) as data")
+        more = {"catalog": "test", "catalog_properties": properties, "if_behind": "fill"}
+        done.append(upsert(counted, batch, "lake.t", **given, **more))
+        if batch == 2 and (tmp_path / "die").exists():
+            (tmp_path / "die").unlink()
+            raise RuntimeError("died before Spark noted the batch")
+
+    def follow():
+        writer = messages(spark, stream).writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+
+    stream.fill(500)
+    (tmp_path / "die").touch()
+    with pytest.raises(PySparkException, match="died before Spark noted"):
+        follow()
+    follow()
+    assert done.count(Upserted()) == 1
+    stored = spark.read.format("jetstream").option("servers", stream.url)
+    rows = stored.option("stream", stream.name).load()
+    wanted = rows.groupBy("subject").agg(F.max("seq").alias("seq"), F.count("*").alias("n"))
+    found = loading(spark, tmp_path).select("subject", "seq", "n")
+    assert sorted(found.collect()) == sorted(wanted.collect())
+    assert len(table_of(address_of(tmp_path)).inspect.files()) <= 2
 
 
 def test_every_type_goes_in_and_comes_out(spark, tmp_path):

@@ -16,11 +16,11 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestFile
 
 from pelton.spark.iceberg import catalogs
-from pelton.spark.iceberg.commits import Tables, add, prepare
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
 from tests.spark.drivers import STEPS, Query
-from tests.spark.iceberg_help import address_of, rows_of, sequences, table_of, write_of
+from tests.spark.iceberg_help import address_of, prepare, rows_of, sequences, table_of, write_of
 from tests.spark.tables_help import SCHEMA
 from tests.ways import SEED, length
 
@@ -83,12 +83,12 @@ def test_of_two_drivers_on_one_checkpoint_one_fails(where):
     one.commit(where, write_of(where, [0], Mark("q", 0, "a")))
     mine = write_of(where, [1], Mark("q", 1, "b"))
 
-    def race(table, write):
+    def race(table):
         one.commit(where, write_of(where, [1], Mark("q", 1, "a")))
-        add(table, write)
+        table.commit(mine)
 
     with pytest.raises(TableError, match="two drivers run on one checkpoint"):
-        other.commit(where, mine, race)
+        other.once(where, mine, race)
     assert sequences(where) == [0, 1]
 
 
@@ -98,13 +98,13 @@ def test_what_a_lost_race_leaves_is_removed(where):
     mine = write_of(where, [2], Mark("p", 0))
     seen = []
 
-    def race(table, write):
+    def race(table):
         if not seen:
             one.commit(where, write_of(where, [1], Mark("q", 1)))
-        seen.append(files_in(table, ".avro"))
-        add(table, write)
+        seen.append(files_in(table.table, ".avro"))
+        table.commit(mine)
 
-    assert other.commit(where, mine, race)
+    assert other.once(where, mine, race)
     assert len(seen) == 2
     assert seen[0] == seen[1]  # the first attempt left nothing
     assert sequences(where) == [0, 1, 2]
@@ -136,19 +136,18 @@ def test_drivers_that_really_race(where):
 def test_a_commit_that_was_made_and_then_failed_is_made(where):
     calls = []
 
-    def fail_after(table, write):
-        calls.append(1)
-        add(table, write)
-        raise OSError("the connection broke")
+    def made_with(write, problem):
+        def change(table):
+            calls.append(1)
+            table.commit(write)
+            raise problem
 
-    def told_that_it_failed(table, write):
-        calls.append(1)
-        add(table, write)
-        raise CommitFailedException("the answer got lost, and it was asked again")
+        return Tables().once(where, write, change)
 
-    assert Tables().commit(where, write_of(where, [1], Mark("q", 0, "a")), fail_after)
-    assert Tables().commit(where, write_of(where, [2], Mark("q", 1, "a")), told_that_it_failed)
-    assert Tables().commit(where, write_of(where, [3]), told_that_it_failed)
+    retried = CommitFailedException("the answer got lost, and it was asked again")
+    assert made_with(write_of(where, [1], Mark("q", 0, "a")), OSError("the connection broke"))
+    assert made_with(write_of(where, [2], Mark("q", 1, "a")), retried)
+    assert made_with(write_of(where, [3]), retried)
     assert len(calls) == 3
     assert sequences(where) == [1, 2, 3]
 
@@ -169,11 +168,11 @@ def test_an_answer_that_got_lost_in_the_catalog_costs_no_file(where, monkeypatch
 
 
 def test_a_store_that_fails_is_one_error(where):
-    def fail(table, write):
+    def fail(table):
         raise OSError("no space left on device")
 
     with pytest.raises(TableError, match=r"cannot commit to the table .* no space left"):
-        Tables().commit(where, write_of(where, [1], Mark("q", 0)), fail)
+        Tables().once(where, write_of(where, [1], Mark("q", 0)), fail)
     assert sequences(where) == []
 
 
@@ -244,13 +243,14 @@ def test_an_overwrite_that_another_commit_outran_is_made_on_top_of_it(where):
     one.commit(where, write_of(where, [1]))
     seen = []
 
-    def race(table, write):
+    def race(table):
         if not seen:
             one.commit(where, write_of(where, [2]))
         seen.append(1)
-        add(table, write)
+        table.commit(mine)
 
-    other.commit(where, write_of(where, [9], overwrite=True), race)
+    mine = write_of(where, [9], overwrite=True)
+    other.once(where, mine, race)
     assert len(seen) == 2
     assert sequences(where) == [9]
 
@@ -332,10 +332,10 @@ class IcebergStore:
         return write_of(self.where, seqs, mark)
 
     def add(self, table, write):
-        add(table, write)
+        table.commit(write)
 
     def commit(self, tables, write, change):
-        return tables.commit(self.where, write, lambda table, _: change(table))
+        return tables.once(self.where, write, change)
 
     def maintain(self):
         """Only the newest snapshot is kept, and another program changes a property."""
@@ -395,13 +395,13 @@ def test_files_in_place_of_others_whatever_was_replaced_before(where, monkeypatc
     for number in range(length(10, 60)):
         here = {path: seq for path, seq in model.items() if seq % 3 != number % 3}
         gone = rng.sample(sorted(here), k=min(len(here), rng.randrange(4)))
-        tasks = table_of(where).scan().plan_files() if model else []
-        removed = [task.file for task in tasks if task.file.file_path in gone]
+        files = Tables().there(where).snapshot().files.values() if model else []
+        removed = [file for file in files if file.logged in gone]
         seqs = [10 * number + each for each in range(rng.randrange(1, 4))]
         rows = pa.RecordBatch.from_pydict(
             {"seq": pa.array(seqs), "side": pa.array([f"s{seq % 3}" for seq in seqs])}
         )
-        write = rows_of(where, rows, partition_by=("side",), removed=removed)
+        write = rows_of(where, rows, partition_by=("side",), removed=removed, replaces=True)
         with monkeypatch.context() as patched:
             patched.setattr(ManifestFile, "fetch_manifest_entry", noted)
             assert Tables().commit(where, write)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import LongType
 
-from pelton.spark.iceberg import compaction
-from pelton.spark.iceberg.commits import FilesGoneError, Tables
-from pelton.spark.iceberg.compaction import compact, plan, rewrite
-from pelton.spark.iceberg.maintenance import maintain
+from pelton.spark.iceberg.table import IcebergRows
+from pelton.spark.tables import compaction
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.compaction import compact, plan, rewrite
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
-from tests.spark.iceberg_help import address_of, rows_of, sequences, table_of, write_of
+from pelton.spark.tables.table import Active, FilesGoneError, Snapshot, StoredFile
+from tests.spark.iceberg_help import address_of, maintain, rows_of, sequences, table_of, write_of
 from tests.spark.rest_catalog import RestCatalog
 from tests.spark.tables_help import SCHEMA
 from tests.spark.test_iceberg_rest import address_in
@@ -103,54 +104,51 @@ def test_columns_that_were_renamed_and_dropped(where):
     target=st.integers(1, 400),
 )
 def test_the_plan(sizes, target):
-    class File:
-        def __init__(self, number, size, part):
-            self.file_path, self.file_size_in_bytes = f"f{number:03}", size
-            self.partition, self.spec_id = [part], 0
+    class Planned:
+        def snapshot(self):
+            return Snapshot({file.logged: file for file in made}, frozenset(), ())
 
-    class Named:
-        def spec(self):
-            return self
+        def can_replace(self, file):
+            return True
 
-        spec_id = 0
-
-    made = [File(number, *each) for number, each in enumerate(sizes)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "_whole_files", lambda _: enumerate(made))
-        groups = plan(Named(), target)
-    seen = [file.file_path for group in groups for file in group]
+    made = [
+        Active(f"f{number:03}", StoredFile(f"f{number:03}", size, (("part", part),)), number)
+        for number, (size, part) in enumerate(sizes)
+    ]
+    groups = plan(Planned(), target)
+    seen = [file.logged for group in groups for file in group]
     assert len(seen) == len(set(seen))
     for group in groups:
         assert len(group) > 1
-        assert len({file.partition[0] for file in group}) == 1
-        assert sum(file.file_size_in_bytes for file in group[:-1]) <= target
-        assert all(file.file_size_in_bytes < target for file in group)
-        assert [file.file_path for file in group] == sorted(file.file_path for file in group)
+        assert len({file.stored.partition for file in group}) == 1
+        assert sum(file.stored.size for file in group[:-1]) <= target
+        assert all(file.stored.size < target for file in group)
+        assert [file.logged for file in group] == sorted(file.logged for file in group)
 
 
 def test_a_writer_that_appends_goes_on(where, monkeypatch):
-    read = compaction._rows
+    read = IcebergRows.read
 
     def beside(*args):
         number = table_of(where).metadata.last_sequence_number
         Tables().commit(where, write_of(where, [100 + number]))
         yield from read(*args)
 
-    monkeypatch.setattr(compaction, "_rows", beside)
+    monkeypatch.setattr(IcebergRows, "read", beside)
     assert compact(where, WHOLE) == (10, 1)
     assert sequences(where) == [*range(60), 110]
 
 
 def test_files_that_another_writer_removes_are_not_brought_back(where, monkeypatch):
-    commit, begun = compaction.HERE.commit, []
+    once, begun = Tables.once, []
 
-    def late(address, write, change=None):
+    def late(tables, address, write, change):
         if not begun:
             begun.append(1)
             table_of(where).delete(EqualTo("seq", 7))  # writes one of the files anew
-        return commit(address, write, change)
+        return once(tables, address, write, change)
 
-    monkeypatch.setattr(compaction.HERE, "commit", late)
+    monkeypatch.setattr(Tables, "once", late)
     assert compact(where, WHOLE) == (10, 1)
     assert sequences(where) == [seq for seq in range(60) if seq != 7]
 
@@ -170,9 +168,9 @@ def test_a_writer_that_changes_all_each_time_is_told(where, monkeypatch):
 
 
 def test_a_commit_whose_files_are_gone_is_not_made(where):
-    entries = files(where)
+    there = list(Tables().there(where).snapshot().files.values())
     compact(where, WHOLE)
-    write = write_of(where, [1000], removed=entries[:1])
+    write = write_of(where, [1000], removed=there[:1], replaces=True)
     with pytest.raises(FilesGoneError, match=r"another writer has changed test\.lake\.t: 1 files"):
         Tables().commit(where, write)
     assert sequences(where) == list(range(60))
@@ -234,8 +232,7 @@ def test_values_of_every_kind_stay(tmp_path):
 
 
 def test_rewrite_commits_nothing_of_rows_that_were_replaced(where):
-    table = table_of(where)
-    groups = plan(table, WHOLE)
+    groups = plan(Tables().there(where), WHOLE)
     Tables().commit(where, write_of(where, [5], overwrite=True))
-    assert rewrite(table, where, groups) == []
+    assert rewrite(Tables(), where, groups) == []
     assert sequences(where) == [5]

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
-from pelton.spark.iceberg.commits import Tables, Write, prepare
-from pelton.spark.iceberg.data_files import write_rows
 from pelton.spark.tables import parquet
+from pelton.spark.tables.commits import Tables
+from pelton.spark.tables.parquet import write_rows
 from pelton.spark.tables.places import TableError
-from tests.spark.iceberg_help import address_of, rows_of, table_of
+from pelton.spark.tables.table import Write
+from tests.spark.iceberg_help import address_of, prepare, rows_of, table_of
 from tests.spark.tables_help import SCHEMA, batch_of
 from tests.spark.test_data_files import ALL, ROWS, comparable
 from tests.ways import length
@@ -38,7 +39,7 @@ def test_rows_come_back(tmp_path_factory, batches, by):
     written = [pa.RecordBatch.from_pylist(rows, schema=HELD) for rows in batches]
     target = prepare(where, HELD, partition_by=by)
     files = write_rows(written, target, "w", rows_per_file=4)
-    Tables().commit(where, Write(target, files))
+    Tables().commit(where, Write(HELD, files, target=target))
     rows = sorted(comparable(row) for batch in written for row in batch.to_pylist())
     found = table_of(where).scan().to_arrow()
     assert sorted(comparable(row) for row in found.to_pylist()) == rows
@@ -91,7 +92,7 @@ def test_a_value_too_long_for_parquets_statistics_is_found(tmp_path, monkeypatch
     ]
     files = write_rows(batches, target, "w")
     assert files[0].footer.num_row_groups == 2
-    Tables().commit(where, Write(target, files))
+    Tables().commit(where, Write(HELD, files, target=target))
     found = table_of(where).scan(EqualTo("word", "y" * 5000)).to_arrow()
     assert found["seq"].to_pylist() == [2]
     assert len(list(table_of(where).scan("seq > 3").plan_files())) == 0

@@ -8,25 +8,31 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pelton.cli.__main__ import main
-from pelton.spark.iceberg import maintenance
-from pelton.spark.iceberg.commits import Tables
-from pelton.spark.iceberg.maintenance import maintain
+from pelton.spark.iceberg import expiry
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.parquet import write_rows
 from pelton.spark.tables.places import TableError
-from tests.spark.iceberg_help import address_of, properties_of, sequences, table_of, write_of
+from pelton.spark.tables.table import Write
+from tests.spark.iceberg_help import (
+    address_of,
+    maintain,
+    prepare,
+    properties_of,
+    sequences,
+    table_of,
+    write_of,
+)
+from tests.spark.tables_help import SCHEMA, batch_of
 
 PREFIX = "batch-0123456789ab-00000-7"
 
 
 def prefixed(where, seqs, mark=None, **given):
     """A write whose files are named as Spark's tasks name them."""
-    from pelton.spark.iceberg.commits import Write, prepare
-    from pelton.spark.iceberg.data_files import write_rows
-    from tests.spark.tables_help import SCHEMA, batch_of
-
     target = prepare(where, SCHEMA)
     files = write_rows([batch_of(seqs)], target, f"{PREFIX}{min(seqs)}")
-    return Write(target, files, mark, **given)
+    return Write(SCHEMA, files, mark=mark, target=target, **given)
 
 
 @pytest.fixture
@@ -49,7 +55,7 @@ def every_file(where):
 def later(monkeypatch, days):
     """Let it be so many days later for maintenance."""
     now = time.time() + days * 24 * 3600
-    monkeypatch.setattr(maintenance.time, "time", lambda: now)
+    monkeypatch.setattr(expiry.time, "time", lambda: now)
 
 
 def test_young_snapshots_and_files_stay(where):
@@ -177,7 +183,7 @@ def test_as_a_user_runs_it(where, tmp_path, capsys):
 
 def test_two_at_once_do_the_work_once(where, monkeypatch):
     later(monkeypatch, 8)
-    real, inner = maintenance.replaced_ms, []
+    real, inner = expiry.replaced_ms, []
 
     def beside(metadata):
         """Another process maintains the table between what this one reads and writes."""
@@ -187,7 +193,7 @@ def test_two_at_once_do_the_work_once(where, monkeypatch):
             inner[0] = maintain(where)
         return found
 
-    monkeypatch.setattr(maintenance, "replaced_ms", beside)
+    monkeypatch.setattr(expiry, "replaced_ms", beside)
     report = maintain(where)
     assert (inner[0].snapshots, report.snapshots) == (1, 1)
     assert report.removed == []
@@ -196,7 +202,7 @@ def test_two_at_once_do_the_work_once(where, monkeypatch):
 
 def test_a_file_that_another_maintenance_removed_is_no_error(where, monkeypatch):
     later(monkeypatch, 8)
-    real, inner = maintenance._deleted, []
+    real, inner = expiry._deleted, []
 
     def beside(system, path):
         if not inner:
@@ -204,7 +210,7 @@ def test_a_file_that_another_maintenance_removed_is_no_error(where, monkeypatch)
             inner[0] = maintain(where)
         return real(system, path)
 
-    monkeypatch.setattr(maintenance, "_deleted", beside)
+    monkeypatch.setattr(expiry, "_deleted", beside)
     report = maintain(where)
     assert len(inner[0].removed) > 0
     assert not {*report.removed} & {*inner[0].removed}

@@ -36,8 +36,8 @@ READING = {
 def test_all_of_a_write():
     given = {name.upper(): text for name, text in WRITING.items() if "catalog." not in name}
     options = parse_write(given, streaming=False)
-    assert options.address == Address("prod", ("lake", "sales", "orders"))
-    assert options.address.namespace == ("lake", "sales")
+    assert options.where == Address("prod", ("lake", "sales", "orders"))
+    assert options.where.namespace == ("lake", "sales")
     assert options.partition_by == ("day", "stream")
     assert options.merge_schema
     assert not options.check_replay
@@ -47,26 +47,26 @@ def test_all_of_a_write():
 
 
 def test_all_of_a_read():
-    options = parse_read(READING)
-    assert options.address == Address("default", ("sales", "orders"), (("type", "sql"),))
+    options = parse_read(READING, streaming=False)
+    assert options.where == Address("default", ("sales", "orders"), (("type", "sql"),))
     assert options.columns == ("seq", "data")
-    assert options.snapshot == 77
+    assert options.version == 77
     assert options.partition_bytes == 2**20
-    times = parse_read({"table": "a.b", "timestampAsOf": "2026-10-16 23:04:01"})
+    times = parse_read({"table": "a.b", "timestampAsOf": "2026-10-16 23:04:01"}, streaming=False)
     assert times.time == datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC)
 
 
 def test_properties_are_not_shown():
     options = parse_write(WRITING, streaming=False)
-    assert dict(options.address.properties)["credential"] == "robot:hush"
-    for shown in (repr(options), str(options), str(options.address)):
+    assert dict(options.where.properties)["credential"] == "robot:hush"
+    for shown in (repr(options), str(options), str(options.where)):
         assert "hush" not in shown
     assert "credential" in repr(options)
-    assert str(options.address) == "prod.lake.sales.orders"
+    assert str(options.where) == "prod.lake.sales.orders"
 
 
 def test_a_table_given_twice_is_the_one_of_the_option():
-    assert parse_read({"path": "a.b", "table": "c.d"}).address.table == ("c", "d")
+    assert parse_read({"path": "a.b", "table": "c.d"}, streaming=False).where.table == ("c", "d")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,11 @@ def test_options_that_do_not_go_together(given_options, streaming, word):
 
 def test_a_read_is_of_a_snapshot_or_of_a_time():
     with pytest.raises(OptionError, match="either"):
-        parse_read({"table": "a.b", "snapshotId": "1", "timestampAsOf": "2026-01-01"})
+        parse_read(
+            {"table": "a.b", "snapshotId": "1", "timestampAsOf": "2026-01-01"}, streaming=False
+        )
     with pytest.raises(OptionError, match="snapshotId is 'newest'"):
-        parse_read({"table": "a.b", "snapshotId": "newest"})
+        parse_read({"table": "a.b", "snapshotId": "newest"}, streaming=False)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ import pytest
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pelton[iceberg]")
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from pelton.spark.iceberg.commits import Tables, add, prepare
-from pelton.spark.iceberg.maintenance import maintain
 from pelton.spark.iceberg.options import Address
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
-from tests.spark.iceberg_help import sequences, write_of
+from tests.spark.iceberg_help import maintain, prepare, sequences, write_of
 from tests.spark.rest_catalog import TOKEN, RestCatalog
 from tests.spark.tables_help import SCHEMA
 
@@ -43,12 +42,12 @@ def test_a_race_is_lost_once(rest):
     one.commit(where, write_of(where, [0], Mark("q", 0, "a")))
     mine = write_of(where, [1], Mark("q", 1, "b"))
 
-    def race(table, write):
+    def race(table):
         one.commit(where, write_of(where, [1], Mark("q", 1, "a")))
-        add(table, write)
+        table.commit(mine)
 
     with pytest.raises(TableError, match="two drivers run on one checkpoint"):
-        other.commit(where, mine, race)
+        other.once(where, mine, race)
     assert rest.commits == [200, 200, 409]
     assert sequences(where) == [0, 1]
 
@@ -57,16 +56,16 @@ def test_an_answer_that_gets_lost(rest):
     where = address_in(rest)
     tables, seen = Tables(), []
 
-    def watched(table, write):
+    def watched(table):
         try:
-            add(table, write)
+            table.commit(write)
         except CommitStateUnknownException as problem:
             seen.append(problem)
             raise
 
-    prepare(where, SCHEMA)
+    write = write_of(where, [1], Mark("q", 0, "a"))
     rest.lose_answers = 1
-    assert tables.commit(where, write_of(where, [1], Mark("q", 0, "a")), watched)
+    assert tables.once(where, write, watched)
     assert tables.commit(where, write_of(where, [2], Mark("q", 1, "a")))
     assert len(seen) == 1
     assert rest.commits == [500, 200]

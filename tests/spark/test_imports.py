@@ -9,8 +9,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from pelton.spark.reading.plan import COLUMNS
-from pelton.spark.tables.commits import Tables, Write
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.places import place
+from pelton.spark.tables.table import Write
 from tests.spark.tables_help import SCHEMA, files_of
 
 READS = """
@@ -44,7 +45,7 @@ def test_reading_a_table_needs_no_pandas(tmp_path):
     files = [file for seq in range(1, 5) for file in files_of(where, [seq])]
     Tables().commit(where, Write(schema=SCHEMA, files=files))
     schema = from_arrow_schema(SCHEMA).jsonValue()
-    read("pelton.spark.tables.source", "DeltaDataSource", {"path": str(tmp_path / "t")}, schema)
+    read("pelton.spark.delta.source", "DeltaDataSource", {"path": str(tmp_path / "t")}, schema)
 
 
 @pytest.mark.slow

@@ -8,12 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from pelton.spark.tables.commits import Tables
-from pelton.spark.tables.files import files_of, table_at
 from pelton.spark.tables.maintenance import Plan, maintain
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError, place
 from tests.spark.tables_help import files_of as written
-from tests.spark.tables_help import sequences, write_of
+from tests.spark.tables_help import sequences, table_at, write_of
 
 DAYS = 8 * 24 * 3600
 
@@ -74,8 +73,8 @@ def test_versions_within_the_retention_can_still_be_read(where):
     age(where, DAYS)
     assert maintain(where, Plan()).removed == []
     old = table_at(where, 5)
-    assert len(files_of(old)) == 15
-    assert old.to_pyarrow_table().num_rows == 30
+    assert len(old.files()) == 15
+    assert old.table.to_pyarrow_table().num_rows == 30
 
 
 def test_beside_a_query_that_writes(where):

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pelton.spark.tables import compaction, groups, merges, upserts
 from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.compaction import compact
-from pelton.spark.tables.files import files_of, table_at
 from pelton.spark.tables.key_matching import Keys, comparable_bounds
 from pelton.spark.tables.maintenance import Plan, maintain
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError, place
 from pelton.spark.tables.rows import read_files
 from pelton.spark.tables.upserts import Upserted, merge
+from tests.spark.tables_help import table_at
 from tests.spark.test_table_readers import TYPES
 
 KINDS = {
@@ -89,7 +89,7 @@ def test_a_table_is_a_dictionary_by_keys_of_any_type(tmp_path_factory, name, dat
         assert did == Upserted(len(newest.keys() - model.keys()), len(updated))
         model |= {key: one for key, one in newest.items() if model.get(key, (0, 0, -1))[2] < one[2]}
         if data.draw(st.booleans(), label="compact"):
-            compact(DeltaTable(where.uri), where, 2**20)
+            compact(where, 2**20)
     found = DeltaTable(where.uri).to_pyarrow_table().to_pylist()
     assert [row for row in found if row["k"] is None] == [
         {"k": None, "part": 0, "seq": 0, "v": None}
@@ -178,13 +178,13 @@ def test_a_large_compaction_makes_several_commits(tmp_path, monkeypatch):
     for k in range(6):
         put(where, [{"k": k, "seq": 1, "x": "abc"[k % 3]}])
     before = DeltaTable(where.uri).version()
-    assert compact(DeltaTable(where.uri), where, 2**20) == (6, 3)
+    assert compact(where, 2**20) == (6, 3)
     assert DeltaTable(where.uri).version() == before + 3
     assert rows_of(where) == [(k, 1, "abc"[k % 3]) for k in range(6)]
 
 
 def test_a_compaction_says_that_no_row_changes(where):
-    assert compact(DeltaTable(where.uri), where, 2**20) == (2, 1)
+    assert compact(where, 2**20) == (2, 1)
     done = log_of(where, DeltaTable(where.uri).version())
     changes = [
         one["dataChange"] for action in done for kind, one in action.items() if kind != "commitInfo"
@@ -225,7 +225,7 @@ def test_names_of_folders_as_others_write_them(tmp_path):
     write_deltalake(where.uri, pa.Table.from_pylist(rows, SIMPLE), partition_by=["x"])
     rows = [{"k": k + 100, "seq": 1, "x": part} for k, part in enumerate(parts)]
     write_deltalake(where.uri, pa.Table.from_pylist(rows, SIMPLE), mode="append")
-    assert compact(DeltaTable(where.uri), where, 2**20) == (14, 7)
+    assert compact(where, 2**20) == (14, 7)
     write_deltalake(where.uri, pa.Table.from_pylist(rows, SIMPLE), mode="append")
     put(where, [{"k": k, "seq": 2, "x": part} for k, part in enumerate(parts)])
     put(where, [{"k": k + 100, "seq": 3, "x": "moved"} for k in range(len(parts))])
@@ -246,7 +246,7 @@ def test_a_table_that_takes_new_rows_alone(where):
     with pytest.raises(TableError, match="takes new rows alone"):
         put(where, NEWER)
     assert put(where, NEWER[1:]) == Upserted(inserted=1)
-    assert compact(DeltaTable(where.uri), where, 2**20) == (3, 1)
+    assert compact(where, 2**20) == (3, 1)
     assert rows_of(where) == [(1, 1, "old"), (2, 1, "old"), (3, 5, "new")]
 
 
@@ -279,7 +279,7 @@ def test_a_feed_of_changes_has_those_of_a_merge_and_none_of_a_compaction(where):
     DeltaTable(where.uri).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     begin = DeltaTable(where.uri).version() + 1
     assert put(where, NEWER) == Upserted(inserted=1, updated=1)
-    compact(DeltaTable(where.uri), where, 2**20)
+    compact(where, 2**20)
     assert rows_of(where) == MERGED
     assert ours(where)
     feed = pa.table(DeltaTable(where.uri).load_cdf(begin).read_all()).to_pylist()
@@ -329,7 +329,7 @@ def test_files_with_rows_deleted_in_place_are_left_alone(where):
     assert put(where, NEWER) == Upserted(inserted=1, updated=1)
     with pytest.raises(TableError, match="rows that are deleted in place"):
         put(where, [{"k": 8, "seq": 5}])
-    assert compact(DeltaTable(where.uri), where, 2**20) == (2, 1)
+    assert compact(where, 2**20) == (2, 1)
     assert DeltaTable(where.uri).file_uris()[0] != DeltaTable(where.uri).file_uris()[1]
     assert any(uri.endswith(add["path"]) for uri in DeltaTable(where.uri).file_uris())
 
@@ -343,7 +343,7 @@ def test_a_feature_that_no_column_needs_is_no_reason(tmp_path):
     assert "variantType" in DeltaTable(where.uri).protocol().reader_features
     put(where, [{"k": 1, "seq": 1, "x": "a"}], schema=schema)
     table = table_at(where)
-    batches = read_files(where, files_of(table), SIMPLE, 10)
+    batches = read_files(where, table.files(), SIMPLE, 10)
     assert pa.Table.from_batches(batches).to_pylist() == [{"k": 1, "seq": 1, "x": "a"}]
 
 
@@ -358,8 +358,8 @@ def test_columns_under_other_names_are_refused(tmp_path):
         maintain(where, Plan())
 
 
-@pytest.mark.parametrize(("step", "done"), [("write_rows", (8, 3)), ("replace", (8, 3))])
-def test_a_compaction_leaves_out_what_others_change_meanwhile(tmp_path, monkeypatch, step, done):
+@pytest.mark.parametrize("step", ["write_rows", "_commit"])
+def test_a_compaction_leaves_out_what_others_change_meanwhile(tmp_path, monkeypatch, step):
     where = place(tmp_path / "t")
     Tables().create(where, SIMPLE, ["x"])
     for k in range(6):
@@ -373,7 +373,7 @@ def test_a_compaction_leaves_out_what_others_change_meanwhile(tmp_path, monkeypa
         return take(*given, **more)
 
     monkeypatch.setattr(compaction, step, late)
-    assert compact(DeltaTable(where.uri), where, 2**20) == done
+    assert compact(where, 2**20) == (8, 3)
     assert len(DeltaTable(where.uri).file_uris()) == 2
     rows = {k: (k, 1, "ab"[k % 2]) for k in range(6)} | {1: (1, 2, "b"), 9: (9, 2, "a")}
     assert rows_of(where) == [rows[k] for k in sorted(rows)]

@@ -10,11 +10,12 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.spark.tables.commits import Tables, Write
-from pelton.spark.tables.files import Changes, Position, files_of, table_at, tasks
+from pelton.spark.tables.changes import Changes, Position, tasks
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.places import TableError, place
 from pelton.spark.tables.rows import read_files
-from tests.spark.tables_help import SCHEMA, write_of
+from pelton.spark.tables.table import Write
+from tests.spark.tables_help import SCHEMA, table_at, write_of
 from tests.spark.tables_help import files_of as written
 from tests.ways import length
 
@@ -145,7 +146,7 @@ def test_tables_that_would_be_read_wrong_are_refused(tmp_path):
 def test_files_in_groups_and_parts(tmp_path):
     where = place(tmp_path / "t")
     grow(where, 0, 10)
-    files = files_of(table_at(where))
+    files = table_at(where).files()
     one = files[0].size
     assert [len(group) for group in tasks(files, one * 3)] == [3, 3, 3, 1]
     assert [len(group) for group in tasks(files, 2**30)] == [10]
@@ -163,7 +164,7 @@ def test_parts_of_a_file_are_all_of_it_once(tmp_path):
     table = pq.read_table(tmp_path / "t" / file.path)
     pq.write_table(table, tmp_path / "t" / file.path, row_group_size=70)
     Tables().commit(where, Write(schema=SCHEMA, files=[file]))
-    files = files_of(table_at(where))
+    files = table_at(where).files()
     groups = tasks(files, files[0].size // 7)
     found = [seqs_of(where, group) for group in groups]
     assert max(len(part) for part in found) < 300
@@ -174,6 +175,6 @@ def test_columns_of_the_partition_alone(tmp_path):
     where = place(tmp_path / "t")
     Tables().commit(where, write_of(where, range(9), partition_by=("word",)))
     only = pa.schema([("word", pa.string())])
-    files = files_of(table_at(where))
+    files = table_at(where).files()
     words = [row["word"] for b in read_files(where, files, only, 2) for row in b.to_pylist()]
     assert sorted(words) == ["w0"] * 3 + ["w1"] * 3 + ["w2"] * 3

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.spark.tables.commits import HERE, Tables, Write
+from pelton.spark.tables.commits import HERE, Tables
 from pelton.spark.tables.compaction import rewrite
-from pelton.spark.tables.data_files import write_rows
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import Place, place
-from pelton.spark.tables.replacing import snapshot
+from pelton.spark.tables.table import Write
 from pelton.spark.tables.upserts import merge
 from tests.spark.table_readers import OPERATORS, READERS, Condition, without_statistics
+from tests.spark.tables_help import write_rows
 from tests.ways import EVERY_WAY, length
 
 NAN, INF = float("nan"), float("inf")
@@ -121,11 +121,10 @@ def compacted(where: Place, batches: Sequence[pa.RecordBatch]) -> None:
         for row in range(batch.num_rows):
             files = write_rows([batch.slice(row, 1)], where, schema, f"w{number}-{row}")
             tables.commit(where, Write(schema=schema, files=files))
-    table = DeltaTable(where.uri)
     groups = defaultdict(list)
-    for path, file in snapshot(table).files.items():
+    for path, file in Tables().there(where).snapshot().files.items():
         groups[path.split("-")[0]].append(file)
-    rewrite(table, where, [tuple(group) for group in groups.values()])
+    rewrite(Tables(), where, [tuple(group) for group in groups.values()])
 
 
 WAYS = [appended, upserted, merged_by_rules, compacted]

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
-from pelton.spark.tables import tails
-from pelton.spark.tables.commits import HERE, Write
+from pelton.spark.delta.data_files import DataFile
+from pelton.spark.delta.table import Delta
+from pelton.spark.delta.tails import INTERVAL, Tail
+from pelton.spark.tables.commits import HERE, Tables
 from pelton.spark.tables.compaction import compact
-from pelton.spark.tables.data_files import DataFile, write_rows
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import Place, TableError
-from pelton.spark.tables.replacing import Snapshot, replace, snapshot
-from pelton.spark.tables.tails import INTERVAL, NoTail, Tail
+from pelton.spark.tables.table import Snapshot, Write
+from tests.spark.tables_help import write_rows
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("part", pa.string())])
 BY = ("part",)
@@ -51,6 +53,11 @@ def numbers(place: Place) -> list[int]:
     found = sorted(zip(table["n"].to_pylist(), table["text"].to_pylist(), strict=True))
     assert all(text == f"t{number}" for number, text in found)
     return [number for number, _ in found]
+
+
+def replacing(write: Write, removed: list[Any]) -> Write:
+    """The write as one of a lake: its files take the place of others."""
+    return replace(write, removed=removed, replaces=True, alone=True)
 
 
 class Run:
@@ -87,16 +94,16 @@ class Run:
         files = sorted(self.tail.files.values(), key=lambda one: one.logged)
         removed = random.sample(files, random.randint(0, min(3, len(files))))
         write = self.write(removed, random.randint(0, 6))
-        assert HERE.once(self.place, write, lambda table: replace(table, write, removed))
+        assert HERE.commit(self.place, replacing(write, removed))
 
     def by_deltalake(self, random: random.Random) -> None:
-        table = DeltaTable(self.place.uri)
-        files = sorted(snapshot(table).files.values(), key=lambda one: one.logged)
+        table = Tables().there(self.place)
+        files = sorted(table.snapshot().files.values(), key=lambda one: one.logged)
         removed = random.sample(files, random.randint(0, min(3, len(files))))
-        replace(table, self.write(removed, random.randint(0, 6)), removed)
+        table.commit(replacing(self.write(removed, random.randint(0, 6)), removed))
 
     def by_compaction(self, random: random.Random) -> None:
-        compact(DeltaTable(self.place.uri), self.place, random.choice([1000, 10**9]))
+        compact(self.place, random.choice([1000, 10**9]))
 
     def by_properties(self, random: random.Random) -> None:
         told = {INTERVAL: str(random.randint(2, 9))}
@@ -109,7 +116,7 @@ class Run:
             assert tail.version == table.version()
             assert tail.last("q") == table.transaction_version("q")
             assert tail.last("other") is None
-        assert self.tail.files == snapshot(table).files
+        assert self.tail.files == Tables().there(self.place).snapshot().files
         assert numbers(self.place) == sorted(self.has)
 
 
@@ -158,19 +165,15 @@ def test_a_table_with_reader_features_has_no_tail(tmp_path: Path) -> None:
     action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     log = tmp_path / "table" / "_delta_log"
     (log / f"{1:020}.json").write_text(json.dumps(action))
-    with pytest.raises(NoTail):
-        tail.read()
-    with pytest.raises(NoTail):
-        Tail(place, with_files=False).read()
+    assert not tail.read()
+    assert not Tail(place, with_files=False).read()
 
 
 def test_a_table_elsewhere_has_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(str(tmp_path / "table"))
     made(place)
     monkeypatch.setattr(Place, "folder", None)
-    monkeypatch.setattr(HERE, "opened", lambda _: DeltaTable(place.uri))
-    with pytest.raises(NoTail):
-        Tail(place, with_files=False).read()
+    assert not Tail(place, with_files=False).read()
 
 
 def test_new_commits_are_read_and_the_files_not_listed_again(
@@ -179,14 +182,14 @@ def test_new_commits_are_read_and_the_files_not_listed_again(
     place = Place(str(tmp_path / "table"))
     made(place)
     listed = 0
-    real = tails.snapshot
+    real = Delta.snapshot
 
-    def counted(table: DeltaTable) -> Snapshot:
+    def counted(table: Delta) -> Snapshot:
         nonlocal listed
         listed += 1
         return real(table)
 
-    monkeypatch.setattr(tails, "snapshot", counted)
+    monkeypatch.setattr(Delta, "snapshot", counted)
     tail = Tail(place, with_files=True)
     for number in range(20):
         tail.read()

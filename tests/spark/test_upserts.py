@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.spark.tables import merges, upserts
+from pelton.spark.delta.table import Delta
+from pelton.spark.tables import upserts
 from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.compaction import compact
 from pelton.spark.tables.marks import Mark
@@ -166,23 +167,23 @@ def test_a_batch_that_changes_nothing_is_held_all_the_same(tmp_path):
 def rivals(monkeypatch, *ways):
     """Each of the ``ways`` is gone as a merge is about to commit."""
     left = list(ways)
-    commit = merges.replace_files
+    commit = Delta.commit
 
-    def late(*given):
+    def late(table, write):
         if left:
             way = left.pop(0)
             mine, upserts.HERE = upserts.HERE, Tables()
             way()
             upserts.HERE = mine
-        commit(*given)
+        commit(table, write)
 
-    monkeypatch.setattr(merges, "replace_files", late)
+    monkeypatch.setattr(Delta, "commit", late)
 
 
 def tries(where):
     """How many times upserts have written files that the table does not have."""
     have = {Path(uri).name for uri in DeltaTable(where.uri).file_uris()}
-    return len({path.name[:39] for path in where.folder.glob("upsert-*") if path.name not in have})
+    return len({path.name[:19] for path in where.folder.glob("upsert-*") if path.name not in have})
 
 
 RIVAL_ROWS = st.dictionaries(st.sampled_from("abcdx"), st.integers(1, 9), min_size=1, max_size=3)
@@ -238,7 +239,7 @@ def test_a_merge_beside_a_compaction(tmp_path, monkeypatch):
     where = place(tmp_path / "t")
     for number in range(4):
         put(where, {f"k{number}": 1}, number)
-    rivals(monkeypatch, lambda: compact(DeltaTable(where.uri), where, 2**20))
+    rivals(monkeypatch, lambda: compact(where, 2**20))
     put(where, {"k1": 5, "k9": 5}, 4)
     assert held(where) == {"k0": 1, "k1": 5, "k2": 1, "k3": 1, "k9": 5}
 

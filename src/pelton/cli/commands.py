@@ -187,7 +187,7 @@ PIPELINE: dict[str, Row] = {
 }
 TABLES: dict[str, Row] = {
     "maintain": ("Compact Delta tables, and remove unused files.", "spark.tables", "maintain"),
-    "expire": ("Expire old snapshots of Iceberg tables.", "spark.iceberg_tables", "expire"),
+    "expire": ("Expire old snapshots of Iceberg tables.", "spark.tables", "expire"),
 }
 KV: dict[str, Row] = {
     "add": ("Create a bucket.", "kv.buckets", "add"),

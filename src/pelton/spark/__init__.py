@@ -53,9 +53,9 @@ def register(spark: SparkSession) -> None:
         from pyspark.errors import AnalysisException
 
         from pelton.spark.buckets.kv_source import JetStreamKv
+        from pelton.spark.delta.source import DeltaDataSource
         from pelton.spark.iceberg.source import IcebergDataSource
         from pelton.spark.reading.source import JetStreamDataSource
-        from pelton.spark.tables.source import DeltaDataSource
         from pelton.spark.workers import run_this_python
         from pelton.spark.writing.sink import ObjectSink
     except ModuleNotFoundError as problem:

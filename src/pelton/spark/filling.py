@@ -256,7 +256,7 @@ def _check_sources(wanted: Mapping[int, list[dict[str, Any]]]) -> None:
             if not (stream or streams or end.keys() == _TABLE_KEYS):
                 raise FillingError(
                     "the query reads something that cannot be told to make its batches again;"
-                    " jetstream and jetstream_delta can"
+                    " jetstream, jetstream_delta and jetstream_iceberg can"
                 )
 
 
@@ -297,8 +297,8 @@ def _ends_in(path: Path) -> list[dict[str, Any]]:
         ]
     except msgspec.MsgspecError:
         raise FillingError(
-            "the query reads something whose offsets are no objects; jetstream and jetstream_delta"
-            " can make their batches again"
+            "the query reads something whose offsets are no objects; jetstream, jetstream_delta"
+            " and jetstream_iceberg can make their batches again"
         ) from None
     return [{name: value for name, value in end.items() if name != AGAIN} for end in found]
 

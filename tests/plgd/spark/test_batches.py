@@ -14,7 +14,7 @@ from pelton.plgd.codec import Envelope
 from pelton.plgd.columns import decode_batch
 from pelton.plgd.spark import dead_letters, decoded, sharing
 from pelton.plgd.spark.batches import take_batch
-from pelton.plgd.spark.iceberg_lake import IcebergLake
+from pelton.plgd.spark.homes import CatalogHome
 from pelton.plgd.spark.lake import Lake
 from pelton.plgd.spark.sharing import COLUMNS
 from pelton.plgd.tables import TABLES
@@ -25,7 +25,7 @@ from pelton.spark.tables.commits import HERE
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
 from tests.plgd import vectors
-from tests.plgd.tables_help import Memory, cut
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.spark.iceberg_help import table_of
 from tests.ways import EVERY_WAY
@@ -48,8 +48,8 @@ def rows_of(folder: Path, name: str) -> list[str]:
 
 def rows_in(lake: Lake, name: str) -> list[str]:
     """What another reader finds in a table of a lake."""
-    if isinstance(lake, IcebergLake):
-        table = table_of(lake.addresses[name]).scan().to_arrow()
+    if isinstance(lake.home, CatalogHome):
+        table = table_of(lake.tables[name]).scan().to_arrow()
         rows = table.select(TABLES[name].schema.names).cast(TABLES[name].schema)
         return sorted(map(repr, rows.to_pylist()))
     folder = lake.places[name].folder

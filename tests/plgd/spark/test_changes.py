@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pelton.plgd.fleet import Faults
 from pelton.plgd.spark.batches import take_batch
-from pelton.plgd.spark.iceberg_lake import IcebergLake
-from pelton.plgd.spark.lake import Begun, ChangedTableError, Lake
+from pelton.plgd.spark.homes import CatalogHome
+from pelton.plgd.spark.lake import Begun, Lake
 from pelton.plgd.spark.maintaining import look_after
 from pelton.plgd.tables import TABLES
 from pelton.plgd.tables.opening import dataset
@@ -23,8 +23,9 @@ from pelton.plgd.tables.settings import Settings
 from pelton.spark.tables.maintenance import Plan
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.places import TableError
+from pelton.spark.tables.table import FilesGoneError
 from tests.plgd.spark.test_batches import KINDS, frame, made, rows_in
-from tests.plgd.tables_help import Memory, cut
+from tests.plgd.tables_help import IcebergLake, Memory, cut
 from tests.plgd.test_tables_truth import FAULTS, run_of
 from tests.ways import EVERY_WAY
 
@@ -49,7 +50,7 @@ class Beside(Lake):
     def commit(self, *args: Any) -> Any:
         try:
             return super().commit(*args)
-        except ChangedTableError:
+        except FilesGoneError:
             self.again += 1
             raise
 
@@ -93,15 +94,15 @@ def without(lake: Lake, name: str, column: str) -> None:
     field = table.schema.get_field_index(column)
     older = pa.schema([f for f in table.schema if f.name != column])
     assert field >= 0
-    if isinstance(lake, IcebergLake):
+    if isinstance(lake.home, CatalogHome):
         from pelton.spark.iceberg.catalogs import create
 
-        lake.folder.mkdir(exist_ok=True)
-        create(lake.addresses[name], older, table.partition_by)
+        lake.home.prepare()
+        create(lake.tables[name], older, table.partition_by)
         return
     from deltalake import Schema
 
-    folder = lake.places[name].folder
+    folder = lake.tables[name].folder
     assert folder is not None
     DeltaTable.create(
         str(folder),

@@ -30,7 +30,7 @@ SETTINGS = Settings(buckets=2)
 def take(lake: Lake, number: int, messages: pa.Table) -> Counts:
     """A batch without Spark."""
     begun = lake.begin(Mark("q", number))
-    job = Job(lake.places, begun.held, SETTINGS, f"q-{number}")
+    job = Job(lake.targets, begun.held, SETTINGS, f"q-{number}")
     shares = [messages.filter(pc.equal(messages["bucket"], one)) for one in range(2)]
     return lake.commit(begun, [write_bucket(job, one, rows) for one, rows in enumerate(shares)])
 

@@ -23,12 +23,12 @@ from pelton.plgd.tables.conditions import Bounds
 from pelton.plgd.tables.schemas import COMMANDS, SESSIONS
 from pelton.plgd.tables.settings import Settings
 from pelton.plgd.wire import events_pb2 as events
-from pelton.spark.tables.files import table_at
 from pelton.testing import LocalServer
 from tests.plgd.spark import test_live
 from tests.plgd.spark.test_live import SETTINGS, take
 from tests.plgd.tables_help import cut
 from tests.plgd.test_tables_truth import run_of
+from tests.spark.tables_help import table_at
 from tests.ways import length
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ class Clock:
 
 
 def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table_at(lake.places[table]).to_pyarrow_table().to_pylist()
+    rows: list[dict[str, Any]] = table_at(lake.places[table]).table.to_pyarrow_table().to_pylist()
     return rows
 
 
@@ -75,7 +75,7 @@ def ids_of(client: Client) -> list[str]:
 
 def wanted(lake: Lake, now: datetime, bounds: Bounds) -> set[str]:
     """The alerts that follow from all that the tables have."""
-    sessions = table_at(lake.places[SESSIONS.name]).to_pyarrow_table()
+    sessions = table_at(lake.places[SESSIONS.name]).table.to_pyarrow_table()
     newest = conditions.newest_sessions(sessions.select(watching.SESSION.names))
     found = [*conditions.offline(newest, now, bounds)]
     found += conditions.late(rows_of(lake, COMMANDS.name), now, bounds)

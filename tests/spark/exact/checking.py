@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from tests.spark.exact.job import KEYS
 from tests.spark.exact.ledger import MAY, MUST, NEVER, Ledger
 from tests.spark.exact.reading import Message
 from tests.spark.exact.shapes import Headers, digest
@@ -110,6 +111,32 @@ def _compare(row: Row, where: str, ledger: Ledger, verdict: Verdict) -> None:
     first, last = ledger.stored_between_us(row.stream, row.seq)
     if not first <= row.time_us <= last:
         verdict.fault("changed ts", f"{where}: {row.time_us} is not {first} to {last}")
+
+
+def check_upserted(rows: Iterable[Row], found: Iterable[dict[str, Any]]) -> Verdict:
+    """A table with the newest row of each key and the number of its rows, made from the rows of another one."""
+    wanted: dict[tuple[str, int], tuple[int, int]] = {}
+    for row in rows:
+        key = row.stream, row.seq % KEYS
+        newest, count = wanted.get(key, (0, 0))
+        wanted[key] = max(newest, row.seq), count + 1
+    verdict = Verdict(expected=sum(count for _, count in wanted.values()))
+    seen = set[tuple[str, int]]()
+    for one in found:
+        key = one["stream"], one["k"]
+        verdict.rows += one["n"]
+        newest, count = wanted.get(key, (0, 0))
+        if key in seen:
+            verdict.fault("doubled key", f"{key}")
+        elif one["n"] != count:
+            kind = "doubled" if one["n"] > count else "missing"
+            verdict.fault(kind, f"{key}: {one['n']} rows, {count} were to be counted")
+        elif one["seq"] != newest:
+            verdict.fault("changed seq", f"{key}: {one['seq']} was {newest}")
+        seen.add(key)
+    for key in wanted.keys() - seen:
+        verdict.fault("missing", f"{key}")
+    return verdict
 
 
 def essence(subject: str, headers: Headers, data_digest: bytes) -> bytes:

@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pelton.spark.session import session
+from pelton.spark.tables import upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+KEYS = 97
+"""So many keys has each stream in a table of counts."""
 
 
 def main(plan: Path) -> None:
@@ -29,10 +34,9 @@ def main(plan: Path) -> None:
 
 def work(spark: SparkSession, steps: list[dict[str, Any]]) -> None:
     """Do steps one after the other."""
+    kinds = {"table": table, "batch": batch, "copy": copy, "copy-batch": copy_batch}
     for step in steps:
-        {"table": table, "batch": batch, "copy": copy, "copy-batch": copy_batch}[step["kind"]](
-            spark, step
-        )
+        (kinds | {"upsert": upsert_rows})[step["kind"]](spark, step)
         print(f"over {step['name']}", flush=True)
 
 
@@ -95,6 +99,26 @@ def copy_batch(spark: SparkSession, step: dict[str, Any]) -> None:
     rows = spark.read.format("jetstream_delta").load(step["table"])
     sink = _as_copies(rows, step).write.format("jetstream").options(**_sink(step))
     sink.option("writeId", step["write_id"]).mode("append").save()
+
+
+def upsert_rows(spark: SparkSession, step: dict[str, Any]) -> None:
+    """A table into an Iceberg table with the newest row of each key and the number of its rows, in micro-batches."""
+    reader = spark.readStream.format("jetstream_delta")
+    rows = reader.option("maxFilesPerTrigger", step["files_per_trigger"]).load(step["table"])
+
+    def take(part: DataFrame, batch: int) -> None:
+        upsert(
+            part.selectExpr("stream", f"seq % {KEYS} as k", "seq", "1L as n"),
+            batch,
+            step["upserted"],
+            keys=["stream", "k"],
+            sums=["n"],
+            maintain_every=5,
+            keep_hours=1,
+            catalog_properties=step["catalog"],
+        )
+
+    _run(rows.writeStream.foreachBatch(take), step)
 
 
 if __name__ == "__main__":

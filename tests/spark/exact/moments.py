@@ -25,6 +25,8 @@ from typing import Any, Protocol
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from pelton.spark.iceberg.options import DEFAULT_CATALOG, address
+from pelton.spark.tables.commits import Tables
 from tests.spark.exact.lives import Job
 from tests.spark.exact.reading import Line
 
@@ -65,6 +67,24 @@ class Lake:
             held = DeltaTable(self._path).transaction_version(query)
         except TableNotFoundError:
             held = None
+        return "in the table, not noted" if held is not None and held >= batch else UNDER_WAY
+
+
+class Upserted:
+    """An Iceberg table of counts."""
+
+    steady = False
+
+    def __init__(self, name: str, catalog: dict[str, str]) -> None:
+        self._where = address(name, DEFAULT_CATALOG, catalog)
+
+    def landed(self) -> int:
+        table = Tables().opened(self._where)
+        return -1 if table is None else table.version()
+
+    def met(self, query: str, batch: int) -> str:
+        table = Tables().opened(self._where)
+        held = None if table is None else table.last(query)
         return "in the table, not noted" if held is not None and held >= batch else UNDER_WAY
 
 
@@ -156,7 +176,7 @@ class Aim:
         self,
         job: Job,
         step: dict[str, Any],
-        watched: Lake | Copy,
+        watched: Lake | Copy | Upserted,
         rng: Random,
         began: Callable[[], None],
     ) -> None:

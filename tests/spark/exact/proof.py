@@ -13,15 +13,16 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from tests.peers import ServerProcess
-from tests.spark.exact.checking import Verdict, check_copy, check_table, rows_of
+from tests.spark.exact.checking import Verdict, check_copy, check_table, check_upserted, rows_of
 from tests.spark.exact.cluster import Cluster
 from tests.spark.exact.filling import Life, furnish, make_holes, publish
 from tests.spark.exact.job import work
 from tests.spark.exact.ledger import MAY, NEVER, Ledger
 from tests.spark.exact.lives import Job
-from tests.spark.exact.moments import LANDED, UNDER_WAY, Aim, Copy, Lake, deck
+from tests.spark.exact.moments import LANDED, UNDER_WAY, Aim, Copy, Lake, Upserted, deck
 from tests.spark.exact.reading import Line, settle, stored
 from tests.spark.exact.shapes import STREAMS, Shapes
 
@@ -33,7 +34,7 @@ WINDOW_SECONDS = 1
 """How long the copies' streams know a message id again: less than a life takes to start."""
 _TASK_BYTES = 2 * 2**20
 _FILES = 20  # of a small table, before it is made
-WAYS = {"ids": "copy", "batch": "copy", "write-id": "copy-batch"}
+WAYS = {"ids": "copy", "batch": "copy", "write-id": "copy-batch", "upsert": "upsert"}
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,9 @@ class Proof:
         files = _FILES if wanted.joined else len(DeltaTable(source).file_uris())
         for place, way in enumerate(wanted.ways):
             share = kills // len(wanted.ways) + (place < kills % len(wanted.ways))
+            if way == "upsert":
+                self._upsert(source, share, files)
+                continue
             # A life with a worker killed first goes on for some batches before its own end.
             batches = (share + 1) * (8 if wanted.cluster else 2)
             begun = time.monotonic()
@@ -236,6 +240,33 @@ class Proof:
             self._judge(part, check_copy(rows_of(source), messages, prefix=step["prefix"]))
             self._line.wire().ok(f"STREAM.DELETE.{name}")
 
+    def _upsert(self, source: str, kills: int, files: int) -> None:
+        """The table into an Iceberg table that counts the rows of each key."""
+        folder = self._folder / "upserted"
+        folder.mkdir()
+        catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}",
+        }
+        begun = time.monotonic()
+        step = {
+            "kind": "upsert",
+            "name": "upsert",
+            "table": source,
+            "upserted": "exact.counts",
+            "catalog": catalog,
+            "files_per_trigger": str(max(1, files // (2 * kills + 6))),
+            "checkpoint": str(self._folder / "upsert-checkpoint"),
+        }
+        part = Part("the table to an Iceberg table, upserts, killed")
+        watched = Upserted(step["upserted"], catalog)
+        self._killed(part, step, watched, deck(self._rng, kills, LANDED), lambda: None)
+        self._to_the_end(part, [{**step, "forever": False}])
+        part.seconds = time.monotonic() - begun
+        found = load_catalog("default", **catalog).load_table(step["upserted"]).scan().to_arrow()
+        self._judge(part, check_upserted(rows_of(source), found.to_pylist()))
+
     def _make_copy(self, name: str, once: str) -> None:
         subjects = [f"{name.lower()}.>", f"spark.progress.{name}.>"]
         config: dict[str, Any] = {
@@ -259,7 +290,7 @@ class Proof:
         self,
         part: Part,
         step: dict[str, Any],
-        watched: Lake | Copy,
+        watched: Lake | Copy | Upserted,
         moments: Iterable[str],
         began: Callable[[], None],
     ) -> None:

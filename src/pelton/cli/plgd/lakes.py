@@ -122,7 +122,10 @@ def _where(tables: Path, catalog: dict[str, str], namespace: str | None) -> Note
 
 def _iceberg(tables: Path, settings: Any, where: Noted) -> Lake:
     try:
-        from pelton.plgd.spark.iceberg_lake import IcebergLake
+        from pelton.plgd.spark.homes import CatalogHome
+        from pelton.plgd.spark.lake import Lake
+
+        home = CatalogHome(tables, where.properties, namespace=where.namespace)
     except ImportError as problem:
         raise click.ClickException(str(not_installed(problem, "plgd,iceberg"))) from None
-    return IcebergLake(tables, settings, where.properties, namespace=where.namespace)
+    return Lake(home, settings)

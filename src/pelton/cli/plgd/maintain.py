@@ -105,7 +105,7 @@ def _show(done: list[Done], keep: int | None, *, dry_run: bool) -> None:
         return
     has = dict.fromkeys(_COLUMNS, True)
     has["rows deleted"] = keep is not None
-    has["snapshots"] = any(hasattr(one.report, "snapshots") for one in done)
+    has["snapshots"] = any(one.report.snapshots is not None for one in done)
     columns = tuple(name for name in _COLUMNS if has[name])
     rows = [_cells(one) for one in done]
     print_table(
@@ -135,7 +135,7 @@ def _cells(done: Done) -> dict[str, str]:
         if report.compacted
         else "0",
         "snapshots": f"{number(report.snapshots_before)} -> {number(report.snapshots)}"
-        if hasattr(report, "snapshots")
+        if report.snapshots is not None
         else "",
         "removed": number(len(report.removed)),
         "seconds": f"{report.seconds:.2f}",

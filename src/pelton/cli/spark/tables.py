@@ -1,4 +1,4 @@
-"""``pelton tables maintain``: compacts Delta tables and removes unused files."""
+"""``pelton tables maintain`` and ``expire``: few files of a good size, a short history, no unused files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pelton.cli.session import Session, command
 from pelton.errors import not_installed
 
 if TYPE_CHECKING:
-    from pelton.spark.tables.maintenance import Plan, Report
+    from collections.abc import Callable
 
-_COLUMNS = ("table", "version", "files", "bytes", "compacted", "removed", "seconds")
-_NUMBERS = frozenset(_COLUMNS[1:])
+    from pelton.spark.tables.maintenance import Report
+    from pelton.spark.tables.table import Where
 
 
 @click.command()
@@ -49,11 +49,17 @@ def maintain(
 
     Queries may read and write these tables meanwhile. Exit status: 1 if a table failed.
     """
-    try:
-        from pelton.spark.tables.maintenance import Plan
-    except ImportError as problem:
-        raise click.ClickException(str(not_installed(problem, "spark"))) from None
-    plan = Plan(
+    given = dict(_pair(text, "--storage") for text in storage)
+
+    def where(path: str) -> Where:
+        from pelton.spark.tables.places import place
+
+        return place(path, given)
+
+    return _maintain(
+        session,
+        paths,
+        where,
         target_bytes=target_bytes,
         keep_hours=keep_hours,
         compact=not no_compact,
@@ -61,57 +67,113 @@ def maintain(
         vacuum=not no_vacuum,
         dry_run=dry_run,
     )
-    given = dict(_pair(text) for text in storage)
-    reports, problems = _all(paths, given, plan)
-    if session.as_json:
-        failed = [{"table": path, "error": text} for path, text in problems]
-        print_json([*(vars(report) for report in reports), *failed])
-    else:
-        _show(reports, dry_run=dry_run)
-        for path, text in problems:
-            click.echo(f"pelton: {path}: {text}", err=True)
-    return 1 if problems else 0
 
 
-def _pair(text: str) -> tuple[str, str]:
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAMESPACE.NAME...")
+@click.option("--catalog", default="default", show_default=True, help="Name of the catalog.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property of the catalog, such as uri=http://rest:8181; repeatable.",
+)
+@RETENTION
+@click.option("--compact", is_flag=True, help="First merge small files, with the same rows.")
+@TARGET_SIZE
+@DRY_RUN
+@command
+@click.pass_obj
+def expire(
+    session: Session,
+    names: tuple[str, ...],
+    catalog: str,
+    properties: tuple[str, ...],
+    keep_hours: int,
+    compact: bool,
+    target_bytes: int,
+    dry_run: bool,
+) -> int:
+    """Expire old snapshots of the Iceberg tables NAMESPACE.NAME..., and remove unused files.
+
+    Queries may write these tables meanwhile. Exit status: 1 if a table failed.
+    """
+    given = dict(_pair(text, "--property") for text in properties)
+
+    def where(name: str) -> Where:
+        from pelton.spark.iceberg.options import address
+
+        return address(name, catalog, given)
+
+    plan = {"target_bytes": target_bytes, "keep_hours": keep_hours, "compact": compact}
+    return _maintain(session, names, where, library="iceberg", dry_run=dry_run, **plan)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise click.BadParameter("NAME=VALUE", param_hint="--storage")
+        raise click.BadParameter("NAME=VALUE", param_hint=option)
     return name, value
 
 
-def _all(
-    paths: tuple[str, ...], storage: dict[str, str], plan: Plan
-) -> tuple[list[Report], list[tuple[str, str]]]:
+def _maintain(
+    session: Session,
+    names: tuple[str, ...],
+    where: Callable[[str], Where],
+    *,
+    library: str = "spark",
+    **plan: int,
+) -> int:
     """Maintain each table in turn; a failure does not stop the others."""
-    from pelton.spark.parsing import OptionError
-    from pelton.spark.tables.maintenance import maintain as look_after
-    from pelton.spark.tables.places import TableError, place
-
-    reports, problems = [], []
-    for path in paths:
+    try:
+        if library == "iceberg":
+            import pyiceberg  # noqa: F401  it may not be installed
+        from pelton.spark.parsing import OptionError
+        from pelton.spark.tables.maintenance import Plan
+        from pelton.spark.tables.maintenance import maintain as look_after
+        from pelton.spark.tables.places import TableError
+    except ImportError as problem:
+        raise click.ClickException(str(not_installed(problem, library))) from None
+    reports: list[Report] = []
+    problems: list[tuple[str, str]] = []
+    for name in names:
         try:
-            reports.append(look_after(place(path, storage), plan))
+            reports.append(look_after(where(name), Plan(**plan)))  # type: ignore[arg-type]  # int and bool
         except (TableError, OptionError) as problem:
-            problems.append((path, str(problem)))
-    return reports, problems
+            problems.append((name, str(problem)))
+    if session.as_json:
+        failed = [{"table": name, "error": text} for name, text in problems]
+        print_json([*(vars(report) for report in reports), *failed])
+    else:
+        _show(reports)
+        for name, text in problems:
+            click.echo(f"pelton: {name}: {text}", err=True)
+    return 1 if problems else 0
 
 
-def _show(reports: list[Report], *, dry_run: bool) -> None:
+def _show(reports: list[Report]) -> None:
     if not reports:
         return
-    rows = [
-        (
-            report.table,
-            number(report.version),
-            f"{number(report.files_before)} -> {number(report.files)}",
-            f"{size(report.bytes_before)} -> {size(report.bytes)}",
-            f"{number(report.compacted)} into {number(report.into)}" if report.compacted else "0",
-            number(len(report.removed)),
-            f"{report.seconds:.2f}",
-        )
-        for report in reports
-    ]
-    print_table(_COLUMNS, rows, right=_NUMBERS)
-    if dry_run:
+    rows = [_cells(report) for report in reports]
+    columns = tuple(rows[0])
+    print_table(columns, [tuple(row.values()) for row in rows], right=frozenset(columns[1:]))
+    if reports[0].dry_run:
         print("dry run: nothing was changed; this is what would be done")
+
+
+def _cells(report: Report) -> dict[str, str]:
+    """The cells of a table's row, by their columns."""
+    history = {"version": number(report.version)}
+    if report.snapshots is not None and report.snapshots_before is not None:
+        history = {"snapshots": f"{number(report.snapshots_before)} -> {number(report.snapshots)}"}
+    into = f"{number(report.compacted)} into {number(report.into)}" if report.compacted else "0"
+    return {
+        "table": report.table,
+        **history,
+        "files": f"{number(report.files_before)} -> {number(report.files)}",
+        "bytes": f"{size(report.bytes_before)} -> {size(report.bytes)}",
+        "compacted": into,
+        "removed": number(len(report.removed)),
+        "seconds": f"{report.seconds:.2f}",
+    }

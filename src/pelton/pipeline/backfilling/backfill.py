@@ -33,7 +33,7 @@ from pelton.pipeline.running.writing import write_batch, write_upsert
 from pelton.spark.parsing import OptionError
 from pelton.spark.reading.offsets import resolve_end, resolve_start
 from pelton.spark.reading.positions import position
-from pelton.spark.tables.commits import HERE, batch_of
+from pelton.spark.tables.commits import HERE
 from pelton.spark.tables.places import Place, place
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _task(pipeline: Pipeline, sink: Sink, begin: str, end: str, messages: int) -
     wanted = _range(lookups, state, begin, end)
     ledger = Shelf(pipeline.state).ledger(sink.name, _place_of(sink), state.stream, state.born)
     if ledger.rebuilt is not None:  # it was killed right before or after its commit
-        ledger.settle(batch_of(HERE.opened(table_of(sink)), ledger.rebuilt[0]))
+        ledger.settle(HERE.batch_of(table_of(sink), ledger.rebuilt[0]))
     notes: list[str] = []
     left = [wanted]
     if sink.upsert is None or sink.upsert.sums:
@@ -221,6 +221,8 @@ def table_of(sink: Sink) -> Place:
 
 
 def _place_of(sink: Sink) -> str:
+    if sink.upsert is not None and sink.upsert.catalog is not None:
+        return f"{sink.upsert.catalog}.{sink.upsert.path}"
     folded = {key.lower(): value for key, value in sink.options.items()}
     return sink.place or next(filter(None, map(folded.get, ("stream", "subject", "table"))), "")
 

@@ -32,7 +32,7 @@ from pelton.pipeline.running.queries import checkpoint, committed, recall
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.running.writing import write_upsert
 from pelton.spark.reading.offsets import offsets_from_json
-from pelton.spark.tables.commits import HERE, batch_of
+from pelton.spark.tables.commits import HERE
 from pelton.spark.tables.places import TableError, place
 
 if TYPE_CHECKING:
@@ -74,8 +74,10 @@ def planned(pipeline: Pipeline, name: str, *, allow_loss: bool) -> Task:
         hint = did_you_mean(name, pipeline.sinks)
         raise StepError(f"{pipeline.file}: there is no sink {name}{hint}")
     sink = pipeline.sinks[name]
-    if sink.mode != "append" or (sink.upsert is None and sink.format != DELTA):
+    iceberg = sink.upsert is not None and sink.upsert.catalog is not None
+    if sink.mode != "append" or iceberg or (sink.upsert is None and sink.format != DELTA):
         what = f"format {sink.format}" if sink.mode == "append" else f"mode {sink.mode}"
+        what = "a table of a catalog" if iceberg else what
         reason = (
             f"only Delta tables with mode append, and those with upsert, are rebuilt, not {what}"
         )
@@ -89,10 +91,9 @@ def planned(pipeline: Pipeline, name: str, *, allow_loss: bool) -> Task:
     try:
         query_id = str(json.loads((folder / "metadata").read_text())["id"])
         ends = (folder / "offsets" / str(batch)).read_text().splitlines()[_HEAD_LINES:]
-        table = HERE.opened(where)
+        held = HERE.batch_of(where, query_id)
     except (OSError, ValueError, KeyError, TableError) as error:
         raise refusal(pipeline, sink, f"query {query}: {error}") from None
-    held = batch_of(table, query_id)
     if held is not None and held > batch:
         raise refusal(
             pipeline,
@@ -108,7 +109,7 @@ def planned(pipeline: Pipeline, name: str, *, allow_loss: bool) -> Task:
             reason = "a back-fill of it was interrupted; run it again first, and it ends"
             raise refusal(pipeline, sink, reason)
         if ledger.rebuilt is not None:
-            ledger.settle(batch_of(table, ledger.rebuilt[0]))
+            ledger.settle(HERE.batch_of(where, ledger.rebuilt[0]))
     mark = (query_id, batch)
     if held == batch:
         mark = (f"rebuild-{uuid.uuid4().hex}", 0) if ledger is None else (ledger.mark, ledger.next)

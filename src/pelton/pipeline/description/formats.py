@@ -10,10 +10,10 @@ ICEBERG = "jetstream_iceberg"
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "xml"})
 _OTHERS = frozenset({"kafka", "delta", "iceberg", "avro"})
 """Formats of packages that are often installed with Spark."""
-_STREAMED = frozenset({"jetstream", "jetstream_kv", "jetstream_delta"})
+_STREAMED = frozenset({"jetstream", "jetstream_kv", "jetstream_delta", ICEBERG})
 STREAMED = _FILES | _OTHERS | _STREAMED | {"rate", "rate-micro-batch", "socket"}
-STATIC = _FILES | _OTHERS | _STREAMED | {ICEBERG, "jdbc", "binaryfile"}
-WRITTEN = _FILES | _OTHERS | _STREAMED | {ICEBERG, "jetstream_object", "console", "memory", "noop"}
+STATIC = _FILES | _OTHERS | _STREAMED | {"jdbc", "binaryfile"}
+WRITTEN = _FILES | _OTHERS | _STREAMED | {"jetstream_object", "console", "memory", "noop"}
 _EVERY = STREAMED | STATIC | WRITTEN
 _NEAR = 0.75
 

@@ -91,7 +91,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Upsert:
-    """A Delta table that keeps the newest row of each key, and sums over all rows of a key."""
+    """A table that keeps the newest row of each key, and sums over all rows of a key.
+
+    With a ``catalog``, ``path`` is the name of an Iceberg table there.
+    """
 
     path: str
     keys: tuple[str, ...]
@@ -105,6 +108,8 @@ class Upsert:
     keep_hours: int = KEEP_HOURS
     on_row_error: str = "fail"
     error_path: str | None = None
+    catalog: str | None = None
+    catalog_properties: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ class Sink:
     def place(self) -> str | None:
         """The folder or URL that the sink writes to, if it has one."""
         if self.upsert is not None:
-            return self.upsert.path
+            return self.upsert.path if self.upsert.catalog is None else None
         return next((each for key, each in self.options.items() if key.lower() == "path"), None)
 
 

@@ -133,16 +133,14 @@ def _reading(format_name: str, *, static: bool) -> tuple[tuple[Row, ...], Check]
 
         return KV_ROWS, lambda given: parse_kv_options(given, streaming=streaming)
     if format_name == DELTA:
-        from pelton.spark.tables.options import READ_ROWS, parse_read
+        from pelton.spark.delta.options import READ_ROWS, parse_read
 
         return READ_ROWS, lambda given: parse_read(given, streaming=streaming)
     if format_name == ICEBERG:
         from pelton.spark.iceberg.options import READ_ROWS as ICEBERG_READ
         from pelton.spark.iceberg.options import parse_read as parse_iceberg_read
 
-        if streaming:
-            return "Iceberg tables are read whole: static: true"
-        return ICEBERG_READ, parse_iceberg_read
+        return ICEBERG_READ, lambda given: parse_iceberg_read(given, streaming=streaming)
     if format_name == "jetstream_object":
         return "object stores are written, not read; jetstream reads the stream OBJ_<bucket>"
     return None
@@ -164,7 +162,7 @@ def _writing(format_name: str, *, streaming: bool) -> tuple[tuple[Row, ...], Che
 
         return OBJECT_ROWS, parse_object_write
     if format_name == DELTA:
-        from pelton.spark.tables.options import WRITE_ROWS, parse_write
+        from pelton.spark.delta.options import WRITE_ROWS, parse_write
 
         return WRITE_ROWS, lambda given: parse_write(given, streaming=streaming)
     if format_name == ICEBERG:

@@ -166,7 +166,8 @@ class Sections:
             made = replace(made, upsert=upsert)
         else:
             made = self._formatted(fields, made)
-        if made.register is not None and made.upsert is None and made.format != DELTA:
+        delta = made.format == DELTA if made.upsert is None else made.upsert.catalog is None
+        if made.register is not None and not delta:
             fields.problem("register", "register is for upsert and format: jetstream_delta")
         if not made.input or (made.upsert is None and made.format is None):
             return None
@@ -230,6 +231,7 @@ class Sections:
         return replace(sink, format=format_name, options=_texts(given), partition_by=partition_by)
 
     def _upsert(self, fields: Fields) -> Upsert | None:
+        from pelton.spark.iceberg.options import DEFAULT_CATALOG, address
         from pelton.spark.tables.aside_options import SIDE, AsideOptions
         from pelton.spark.tables.options import KEEP_HOURS, hours
         from pelton.spark.tables.places import place
@@ -253,16 +255,20 @@ class Sections:
         on_row_error = fields.word("onRowError", (FAIL, SIDE)) or FAIL
         error_path = fields.text("errorPath") if fields.has("errorPath") else None
         storage = {name: text for name, text in self._defaults.items() if is_storage(name)}
-        for name in [name for name in fields.section.entries if is_storage(name)]:
-            value = fields.take(name)
-            if isinstance(value, Text):
-                storage[name] = value
-        self._note_secrets(storage)
+        storage |= _taken(fields, "storage.")
+        properties = _texts(of_catalog := _taken(fields, "catalog."))
+        self._note_secrets(storage | of_catalog)
+        catalog = fields.text("catalog") if fields.has("catalog") else None
+        catalog = catalog or (DEFAULT_CATALOG if properties else None)
         if path is None or not keys or sequence is None:
             return None
-        path = self.beside(path)
+        path = path if catalog is not None else self.beside(path)
+        short_properties = {name.partition(".")[2]: text for name, text in properties.items()}
         try:
-            place(path)
+            if catalog is None:
+                place(path)
+            else:
+                address(path, catalog, short_properties)
         except OptionError as error:
             fields.problem("upsert", str(error))
         if error_path is not None:
@@ -285,6 +291,8 @@ class Sections:
             keep_hours,
             on_row_error,
             error_path,
+            catalog,
+            short_properties,
         )
 
     def _fields(self, label: str, value: Value, line: int, known: tuple[Key, ...]) -> Fields | None:
@@ -365,6 +373,13 @@ NO_CONSUMER = "none"
 def is_storage(name: str) -> bool:
     """Whether an option is for an object store."""
     return name.lower().startswith("storage.")
+
+
+def _taken(fields: Fields, prefix: str) -> dict[str, Text]:
+    """Take the keys whose names begin so."""
+    names = [name for name in fields.section.entries if name.lower().startswith(prefix)]
+    found = {name: fields.take(name) for name in names}
+    return {name: value for name, value in found.items() if isinstance(value, Text)}
 
 
 def _texts(given: dict[str, Text]) -> dict[str, str]:

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from pelton.pipeline.logs.progress import Summary
 from pelton.spark.tables.commits import Tables
-from pelton.spark.tables.files import actions_of
 from pelton.spark.tables.places import place
 
 if TYPE_CHECKING:
@@ -37,10 +36,8 @@ class LogTables:
     def landed(self) -> Landed:
         """The content of ``lines``, from the statistics of its files."""
         table = self._tables.opened(place(self.folder / "lines"))
-        files = None if table is None else actions_of(table)
-        if files is None or not files.num_rows:
-            return Landed()
-        return Landed(pc.sum(files["num_records"]).as_py(), pc.max(files["max.seq"]).as_py())
+        rows = 0 if table is None else table.totals().rows
+        return Landed(rows, table.greatest("seq")) if table is not None and rows else Landed()
 
     def summarise(self, messages: int, *, drained: bool, unread: dict[str, str]) -> Summary:
         """The content of both tables, for comparison with ``messages`` of the stream."""
@@ -63,7 +60,7 @@ class LogTables:
         table = self._tables.opened(place(self.folder / name))
         if table is None:
             return schema.empty_table()
-        return table.to_pyarrow_dataset().to_table(columns=schema.names)
+        return table.dataset(schema).to_table(columns=schema.names)
 
 
 def _top(counts: pa.Table, key: str, at_most: int) -> list[tuple[str, int]]:

@@ -56,7 +56,6 @@ class Registrations:
     def _look_at(self, sink: Sink, now: float) -> None:
         from pelton.spark.older import from_arrow
         from pelton.spark.tables.commits import HERE
-        from pelton.spark.tables.schemas import schema_of
 
         into = sink.register
         assert into is not None
@@ -65,13 +64,11 @@ class Registrations:
             table = HERE.opened(where)
             if table is None:
                 return
-            columns = from_arrow(schema_of(table))
+            columns = from_arrow(table.columns())
             if self._known.get(sink.name) == columns:
                 return
-            partition_by = tuple(table.metadata().partition_columns)
-            (register_in_unity if into.unity else register_in_glue)(
-                into, where.uri, columns, partition_by
-            )
+            register = register_in_unity if into.unity else register_in_glue
+            register(into, where.uri, columns, table.partition_by())
         except (CatalogError, TableError, ModuleNotFoundError) as error:
             self._later[sink.name] = now + _AGAIN_SECONDS
             said = self._pipeline.hide(" ".join(str(error).split()))

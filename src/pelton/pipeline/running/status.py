@@ -184,31 +184,28 @@ def _sink(sink: Sink, folder: Path) -> SinkStatus:
         folded = {key.lower(): value for key, value in sink.options.items()}
         names = (folded.get(key) for key in ("path", "stream", "bucket", "subject"))
         return SinkStatus(sink.name, f"{sink.format} {next(filter(None, names), '')}".rstrip())
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from pelton.spark.holding import memory_of, table_behind
-    from pelton.spark.tables.commits import HERE, batch_of
-    from pelton.spark.tables.places import TableError, place
+    from pelton.spark.tables.commits import HERE
+    from pelton.spark.tables.places import TableError
+    from pelton.spark.tables.upserts import location
 
     storage = {
         key.partition(".")[2]: value
         for key, value in sink.options.items()
         if key.lower().startswith("storage.")
     }
-    where = place(sink.place or "", sink.upsert.storage if sink.upsert else storage)
+    into = sink.upsert
+    if into is None:
+        where = location(sink.place or "", storage)
+    else:
+        where = location(into.path, into.storage, into.catalog, into.catalog_properties)
     try:
         table = HERE.opened(where)
     except TableError as error:
-        return SinkStatus(sink.name, where.uri, problem=str(error))
+        return SinkStatus(sink.name, str(where), problem=str(error))
     held = memory_of(folder, str(where)).recall()
-    batch = None if held is None else batch_of(table, held.query)
+    batch = None if held is None or table is None else table.last(held.query)
     problem = table_behind(held, table is not None, batch)
     if table is None:
-        return SinkStatus(sink.name, where.uri, problem=problem)
-    files = pa.table(table.get_add_actions(flatten=True))
-    rows: int | None = 0
-    if files.num_rows:
-        counts = pc.cast(files["num_records"], pa.int64())
-        rows = None if counts.null_count else int(pc.sum(counts).as_py())
-    return SinkStatus(sink.name, where.uri, table.version(), rows, problem)
+        return SinkStatus(sink.name, str(where), problem=problem)
+    return SinkStatus(sink.name, str(where), table.version(), table.totals().rows, problem)

@@ -195,51 +195,42 @@ def _looks(sink: Sink) -> dict[str, Look]:
         "jetstream_kv": plan_kv_write,
         "jetstream_object": plan_object_write,
         DELTA: lambda options, schema: _look_at_delta(sink, options, schema),
-        ICEBERG: lambda options, schema: _look_at_iceberg(options, sink.mode == "complete"),
+        ICEBERG: lambda options, _: _look_at_iceberg(options, sink.mode == "complete"),
     }
 
 
 def _look_at_delta(sink: Sink, options: Mapping[str, str], schema: StructType) -> None:
-    from pelton.spark.tables.options import parse_write
-    from pelton.spark.tables.writer import DeltaStreamWriter
+    from pelton.spark.delta.options import parse_write
+    from pelton.spark.tables.writer import TableStreamWriter
 
     # The same plan as for each batch; planning writes nothing.
-    DeltaStreamWriter(parse_write(options, streaming=True), schema, sink.mode == "complete")
+    TableStreamWriter(parse_write(options, streaming=True), schema, sink.mode == "complete")
 
 
 def _look_at_iceberg(options: Mapping[str, str], replaces: bool) -> None:
-    from pelton.spark.iceberg.catalogs import load
-    from pelton.spark.iceberg.commits import batch_of
     from pelton.spark.iceberg.options import parse_write
+    from pelton.spark.tables.upserts import look_at
 
+    # Not the plan of a batch, which makes the table.
     asked = parse_write(options, streaming=True)
-    table = load(asked.address)
-    memory = memory_of(asked.checkpoint, str(asked.address))
-    Watched(memory, asked.if_behind).look(
-        table is not None,
-        lambda query: batch_of(table, query),
-        begun=memory.begun and not memory.known,
-        replaces=replaces,
-    )
+    memory = memory_of(asked.checkpoint, str(asked.where))
+    begun = memory.begun and not memory.known
+    look_at(asked.where, Watched(memory, asked.if_behind), begun=begun, replaces=replaces)
 
 
 def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str) -> None:
-    from pelton.spark.tables.commits import HERE, Write, batch_of, check
-    from pelton.spark.tables.places import place
-    from pelton.spark.tables.schemas import arrow_schema, check_rules
-    from pelton.spark.tables.upserts import check_columns
+    from pelton.spark.tables.commits import HERE, format_of
+    from pelton.spark.tables.schemas import arrow_schema
+    from pelton.spark.tables.table import Write
+    from pelton.spark.tables.upserts import check_columns, location, look_at
 
     into: Any = sink.upsert
     check_columns(schema, into.keys, into.sequence, into.sums, into.delete_when)
-    table_place = place(into.path, into.storage or None)
-    memory = memory_of(where, str(table_place))
-    table = HERE.opened(table_place)
-    Watched(memory, if_behind).look(
-        table is not None,
-        lambda query: batch_of(table, query),
-        begun=memory.begun and not memory.known,
-    )
+    place = location(into.path, into.storage, into.catalog, into.catalog_properties)
+    memory = memory_of(where, str(place))
+    look_at(place, Watched(memory, if_behind), begun=memory.begun and not memory.known)
+    table = HERE.opened(place)
     if table is not None:
-        rows = arrow_schema(schema)
-        check(table, Write(schema=rows, merge_schema=into.merge_schema), table_place)
-        check_rules(table)
+        rows = arrow_schema(schema, format_of(place))
+        table.check(Write(schema=rows, merge_schema=into.merge_schema))
+        table.check_rules()

@@ -113,6 +113,8 @@ def write_upsert(
         merge_schema=into.merge_schema,
         storage=into.storage or None,
         query_id=query_id,
+        catalog=into.catalog,
+        catalog_properties=into.catalog_properties,
         if_behind=into.if_behind,
         maintain_every=into.maintain_every,
         keep_hours=into.keep_hours,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pelton.spark.tables.marks import Mark
+from pelton.spark.tables.table import FilesGoneError
 
 from ..tables.batch import MESSAGES
 from .buckets import Job, write_bucket
-from .lake import ChangedTableError
 from .sharing import blocks_of, unpacked
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def take_batch(lake: Lake, rows: DataFrame, mark: Mark) -> Counts:
     for tries_left in reversed(range(TRIES)):
         begun = lake.begin(mark)
         prefix = f"{mark.name}-{mark.number:09}"
-        job = Job(lake.places, begun.held, lake.settings, prefix, lake.targets)
+        job = Job(lake.targets, begun.held, lake.settings, prefix)
         reports = shuffled.mapInArrow(worker(job), "report binary").toArrow()
         try:
             return lake.commit(begun, [pickle.loads(one) for one in reports["report"].to_pylist()])
-        except ChangedTableError:
+        except FilesGoneError:
             if not tries_left:
                 raise
     raise AssertionError("it returns or raises")

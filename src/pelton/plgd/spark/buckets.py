@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pelton.spark.tables.data_files import write_rows
+from pelton.spark.tables.parquet import write_rows
 from pelton.spark.tables.rows import read_files
 from pelton.spark.tables.syncing import Syncs
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import date
 
-    from pelton.spark.tables.files import StoredFile
+    from pelton.spark.tables.table import StoredFile, Target
 
     from ..tables.batch import Change
     from ..tables.settings import Settings
@@ -48,12 +48,10 @@ class Held:
 class Job:
     """The data of a batch that every executor gets."""
 
-    places: dict[str, Any]
+    targets: dict[str, Target]
     held: dict[str, Held]
     settings: Settings
     prefix: str
-    targets: dict[str, Any] = field(default_factory=dict)
-    """What writers of Iceberg tables must know; empty for Delta."""
 
 
 @dataclass
@@ -119,7 +117,7 @@ class Kept:
 
     def drop_old(self, job: Job) -> None:
         """Drop rows that the tables no longer held when a batch began, except those of this batch."""
-        names = {job.places[name]: name for name in job.held}
+        names = {job.targets[name].folder: name for name in job.held}
         for key, rows in list(self._rows.items()):
             where, bucket = key
             if where not in names or rows.batch == job.prefix:
@@ -168,7 +166,7 @@ class FilesState:
 
     def current(self, table: TableSchema) -> pa.Table:
         """The rows that may change."""
-        where, files = self.job.places[table.name], self.live(table)
+        where, files = self.job.targets[table.name].folder, self.live(table)
         if not files:
             return table.schema.empty_table()
         kept = KEPT.get(where, self.bucket, files)
@@ -180,7 +178,9 @@ class FilesState:
     def keep(self, table: TableSchema, paths: Iterable[str], found: pa.Table) -> None:
         """Keep the rows of files for the next batch."""
         rows = Rows(found, frozenset(paths), self.job.prefix)
-        KEPT.put(self.job.places[table.name], self.bucket, rows, self.job.settings.keep_bytes)
+        KEPT.put(
+            self.job.targets[table.name].folder, self.bucket, rows, self.job.settings.keep_bytes
+        )
 
     def closed(self, table: TableSchema, day: date) -> pa.Table:
         """The closed rows of a day."""
@@ -188,7 +188,7 @@ class FilesState:
 
     def read(self, table: TableSchema, files: list[StoredFile]) -> pa.Table:
         """The rows of files."""
-        where = self.job.places[table.name]
+        where = self.job.targets[table.name].folder
         batches = list(read_files(where, files, table.schema, READ_ROWS))
         return pa.Table.from_batches(batches, table.schema).combine_chunks()
 
@@ -254,20 +254,7 @@ def write_files(
 ) -> list[Any]:
     """Write rows of a table as files that no table has yet."""
     batches = rows.combine_chunks().to_batches()
-    if job.targets:
-        from pelton.spark.iceberg.data_files import write_rows as write_iceberg
-
-        return write_iceberg(batches, job.targets[table.name], prefix)
-    where = job.places[table.name]
-    return write_rows(
-        batches,
-        where,
-        table.schema,
-        prefix,
-        partition_by=table.partition_by,
-        syncs=syncs,
-        bounded=table.bounded,
-    )
+    return write_rows(batches, job.targets[table.name], prefix, syncs=syncs)
 
 
 def is_live(file: Any, table: TableSchema) -> bool:

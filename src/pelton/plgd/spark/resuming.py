@@ -49,7 +49,7 @@ def finish_last_batch(lake: Lake) -> Place | None:
     rows = rows.select(MESSAGES.names).cast(MESSAGES)
     begun = lake.begin(mark)
     prefix = f"{mark.name}-{mark.number:09}-{uuid.uuid4().hex[:8]}"
-    job = Job(lake.places, begun.held, lake.settings, prefix, lake.targets)
+    job = Job(lake.targets, begun.held, lake.settings, prefix)
     reports = []
     for bucket in sorted(rows["bucket"].unique().to_pylist()):
         mine = rows.filter(pc.equal(rows["bucket"], bucket)).combine_chunks()

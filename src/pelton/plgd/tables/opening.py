@@ -11,7 +11,7 @@ from .folders import is_iceberg
 def dataset(folder: str | Path, name: str) -> Any:
     """A table as a dataset of Arrow, as it is now; None if it is not there. Raises what its library does."""
     if is_iceberg(folder):
-        from ..spark.iceberg_lake import dataset_beside
+        from ..spark.homes import dataset_beside
 
         return dataset_beside(Path(folder), name)
     from deltalake import DeltaTable

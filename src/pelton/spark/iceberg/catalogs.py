@@ -141,8 +141,8 @@ def location_of(address: Address) -> str | None:
         return None  # the table is loaded, and says what is wrong
 
 
-def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()) -> Table:
-    """Create a table without rows, or load the one that another writer creates at this moment.
+def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
+    """Create a table without rows; nothing if another writer creates it at this moment.
 
     Creates its namespace as well. Raises :class:`TableError`.
     """
@@ -164,10 +164,6 @@ def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()
     except Exception as problem:
         # Any library may raise here; the error is reported.
         raise failed("cannot make the table", address, problem) from None
-    table = load(address)
-    if table is None:
-        raise TableError(f"the table {address} was removed while it was being made")
-    return table
 
 
 def failed(doing: str, address: Address, problem: object) -> TableError:

@@ -1,4 +1,4 @@
-"""Commits that happen once: files become part of an Iceberg table together with a mark.
+"""One attempt of a commit to an Iceberg table: files and a mark become part of it, and others go.
 
 One commit holds both, so a table has both or neither::
 
@@ -10,249 +10,39 @@ commit whose answer did not arrive.
 
 A commit requires that the table's newest snapshot is the one that it was made for. ``pyiceberg`` would
 repeat it on a snapshot that came between. That is right for rows and wrong for a mark: of two drivers
-both would win. So a commit is tried once; then the table is loaded again, and
-:mod:`pelton.spark.tables.marks` decides whether it must still be made.
-
-Files refer to columns by number, so the table needs the columns first (:func:`prepare`). Knows nothing
-of Spark.
+both would win. So a commit is tried once.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-import time
-import uuid
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
-from pyiceberg.table import Transaction
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from pelton.spark.iceberg.catalogs import create, data_folder, failed, load
-from pelton.spark.iceberg.data_files import Target, described
-from pelton.spark.iceberg.schemas import (
-    check_version,
-    file_schema,
-    identity_columns,
-    in_files,
-    needed,
-    table_schema,
-)
-from pelton.spark.tables.marks import Found, Mark, Marks
-from pelton.spark.tables.places import TableError
-from pelton.spark.tables.schemas import check_partitions
+from pelton.spark.iceberg.data_files import described
+from pelton.spark.iceberg.schemas import in_files
+from pelton.spark.tables.table import FilesGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyiceberg.manifest import DataFile, ManifestFile
-    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-    from pelton.spark.iceberg.data_files import WrittenFile
-    from pelton.spark.iceberg.options import Address
+    from pelton.spark.tables.table import Write
 
 _Changed = tuple["ManifestFile", list[ManifestEntry]]
 
-_TRIES = 8
-# Concurrent maintenance may have removed a file of this age as a left-over.
-_SURELY_THERE_SECONDS = 30 * 60
-_PROPERTY = "pelton.query."
-QUERY, _BATCH, _TOKEN = "pelton.query", "pelton.batch", "pelton.token"
-
-
-class FilesGoneError(TableError):
-    """Another writer has removed files that a commit removes: it must be made again."""
-
-
-@dataclass(frozen=True)
-class Write:
-    """The files and the mark that become part of a table in one commit."""
-
-    target: Target
-    files: Sequence[WrittenFile] = ()
-    mark: Mark | None = None
-    overwrite: bool = False
-    check_again: bool = True
-    again_until: int = -1
-    """The argument of :meth:`pelton.spark.tables.marks.Marks.held`."""
-    each: bool = False
-    """Whether every batch of the query leaves its mark, also batches without rows."""
-    removed: Sequence[DataFile] = ()
-    """Files that the commit removes; :class:`FilesGoneError` if one of them is not in the table any more."""
-    operation: Operation = Operation.OVERWRITE
-    """What a commit that removes files says it does; ``REPLACE`` for the same rows in other files."""
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of all files."""
-        return sum(file.rows for file in self.files)
-
-    def property(self) -> dict[str, str]:
-        """The table property that keeps the mark; none without a mark."""
-        if self.mark is None:
-            return {}
-        note = {"number": self.mark.number, "run": self.mark.run}
-        note |= {"rows": self.rows, "token": self.token}
-        if self.each:
-            note["each"] = True
-        return {_PROPERTY + self.mark.name: json.dumps(note)}
-
-    def summary(self) -> dict[str, str]:
-        """The properties in the summary of the snapshot."""
-        if self.mark is None:
-            return {_TOKEN: self.token}
-        return {_TOKEN: self.token, QUERY: self.mark.name, _BATCH: str(self.mark.number)}
-
-
-def prepare(
-    address: Address,
-    schema: pa.Schema,
-    *,
-    partition_by: tuple[str, ...] | None = None,
-    merge_schema: bool = False,
-) -> Target:
-    """The table with all columns that rows of ``schema`` need; created when it does not exist.
-
-    Raises :class:`TableError` when the rows don't fit, or the catalog or store fails.
-    """
-    check_partitions(schema, partition_by or (), all_columns=True)
-    problem: Exception | None = None
-    for attempt in range(_TRIES):
-        table = load(address) or create(address, schema, partition_by or ())
-        check_version(table.metadata, address)
-        have = identity_columns(table.spec(), table.schema(), address)
-        if partition_by is not None and partition_by != have:
-            there = f"by {', '.join(have)}" if have else "not at all"
-            raise TableError(
-                f"partitionBy is {', '.join(partition_by)}, but {address} is partitioned {there}"
-            )
-        found = needed(table.schema(), schema, merge=merge_schema, name=address)
-        lacking = [name for name in have if name not in found.columns.names]
-        if lacking:
-            raise TableError(f"{address} is partitioned by {', '.join(lacking)}; rows need it, too")
-        more = [*found.changed, *found.added]
-        if not more:
-            return _target(table, found.columns, have, address)
-        try:
-            with table.update_schema() as update:
-                update.union_by_name(pa.schema(more))
-        except CommitFailedException as raced:
-            problem = raced
-            time.sleep(0.01 * 2**attempt)
-        except Exception as other:
-            # Any library may raise here; the error is reported.
-            raise failed("cannot add columns to", address, other) from None
-    raise failed("cannot add columns to", address, problem)
-
-
-def target_of(table: Table, address: Address) -> Target:
-    """The table as it is, for files with all its columns.
-
-    Raises :class:`TableError` for a table whose files are not written here.
-    """
-    check_version(table.metadata, address)
-    have = identity_columns(table.spec(), table.schema(), address)
-    return _target(table, table_schema(table.schema()), have, address)
-
-
-def _target(
-    table: Table, schema: pa.Schema, partition_by: tuple[str, ...], address: Address
-) -> Target:
-    return Target(
-        uuid=str(table.metadata.table_uuid),
-        schema_id=table.schema().schema_id,
-        spec_id=table.spec().spec_id,
-        names=tuple(schema.names),
-        partition_by=partition_by,
-        files=file_schema(table.schema(), schema.names),
-        folder=data_folder(table, address),
-    )
-
-
-class Tables:
-    """The commits that a process has made to tables.
-
-    Commits may come from several threads; those to one table are made one after the other. Errors are
-    :class:`TableError`.
-    """
-
-    def __init__(self) -> None:
-        """Knows of no commit."""
-        self._marks = Marks()
-        self._locks: dict[Address, threading.RLock] = {}
-
-    def commit(
-        self,
-        address: Address,
-        write: Write,
-        change: Callable[[Table, Write], object] | None = None,
-        read: Callable[[], Table | None] | None = None,
-    ) -> bool:
-        """Make the files part of the table, all or none; False when the table holds the mark already.
-
-        ``change`` makes one attempt, :func:`add` unless given; ``read`` gives the table as it is now, which is
-        loaded otherwise. Raises when another driver runs the same query, the checkpoint is older than the
-        table, the table is not the one that the files were written for, or the catalog or store fails;
-        :class:`FilesGoneError` when files that it removes are not there.
-        """
-        _check_there(address, write)
-        with self._locks.setdefault(address, threading.RLock()):
-            return self._commit(address, write, change or add, read or (lambda: load(address)))
-
-    def _commit(
-        self,
-        address: Address,
-        write: Write,
-        change: Callable[[Table, Write], object],
-        read: Callable[[], Table | None],
-    ) -> bool:
-        problem: Exception | None = None
-        for attempt in range(_TRIES):
-            table = _checked(read(), address, write)
-            if problem is not None and _made(table, write):
-                self._marks.note(address, write.mark)
-                return True  # the failure came after the commit
-            found = _found(table, write.mark)
-            rows = write.rows if write.check_again else None
-            raced = problem is not None
-            until = write.again_until
-            if self._marks.held(
-                address, write.mark, found, rows=rows, raced=raced, again_until=until
-            ):
-                self._marks.note(address, write.mark)
-                return False
-            try:
-                change(table, write)
-            except CommitFailedException as other:
-                problem = other
-                time.sleep(0.01 * 2**attempt)
-            except FilesGoneError as gone:
-                raise FilesGoneError(f"another writer has changed {address}: {gone}") from None
-            except Exception as other:
-                # Any library may raise here; the error is reported below.
-                problem = other
-                break
-            else:
-                self._marks.note(address, write.mark)
-                return True
-        if _made(_checked(load(address), address, write), write):
-            self._marks.note(address, write.mark)
-            return True
-        raise failed("cannot commit to the table", address, problem) from None
-
-
-HERE = Tables()
-"""The commits of this process."""
+PROPERTY = "pelton.query."
+QUERY, BATCH, TOKEN = "pelton.query", "pelton.batch", "pelton.token"
 
 
 class _OneAttempt(Transaction):
@@ -350,31 +140,37 @@ class _Replacing(_OverwriteFiles):
         return found.model_copy(update={"operation": meant})
 
 
-def add(table: Table, write: Write) -> list[DataFile]:
-    """Commit the files and the mark to the table as it was loaded; returns the entries of the files."""
-    target = write.target
-    table.metadata = _without_history(table.metadata)
+def attempt(
+    table: Table, write: Write, removed: Sequence[DataFile]
+) -> tuple[Table, list[DataFile]]:
+    """Commit files and a mark to the table as it was loaded; returns the table then, and the entries of the files.
+
+    ``table`` stays as it is.
+    """
+    target: Any = write.target
+    table = Table(
+        table.name(),
+        _without_history(table.metadata),
+        table.metadata_location,
+        table.io,
+        table.catalog,
+        table.config,
+    )
     schema = in_files(table.schemas()[target.schema_id], target.names)
     spec = table.specs()[target.spec_id]
     transaction = _OneAttempt(table)
     if write.mark is not None:
-        transaction.set_properties(write.property())
-        if (
-            write.each and not write.files and not write.overwrite and not write.removed
-        ):  # the commit has only a mark
-            transaction.commit_transaction()
-            return []
-    removed: Sequence[DataFile] = write.removed
-    if write.overwrite:
-        removed = [task.file for task in table.scan().plan_files()]
+        transaction.set_properties({PROPERTY + write.mark.name: json.dumps(write.note())})
+        if not write.files and not write.overwrite and not removed:  # the commit has only a mark
+            return transaction.commit_transaction(), []
+    summary = _summary(write)
     producer: Any
     if write.overwrite or removed:
-        operation = write.operation if table.current_snapshot() else Operation.APPEND
-        producer = _Replacing(operation, transaction, table.io, None, write.summary())
+        producer = _Replacing(_operation(table, write), transaction, table.io, None, summary)
         for file in removed:
             producer.delete_data_file(file)
     else:
-        snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
+        snapshot = transaction.update_snapshot(snapshot_properties=summary)
         merged = table.properties.get("commit.manifest-merge.enabled", "").lower() == "true"
         producer = snapshot.merge_append() if merged else snapshot.fast_append()
     properties = dict(table.properties)
@@ -385,7 +181,7 @@ def add(table: Table, write: Write) -> list[DataFile]:
         producer.commit()
     except ValidationException:
         named = {task.file for task in table.scan().plan_files()}
-        gone = sorted(file.file_path for file in write.removed if file not in named)
+        gone = sorted(file.file_path for file in removed if file not in named)
         if not gone:
             raise
         raise FilesGoneError(f"{len(gone)} files are not in it, such as {gone[0]}") from None
@@ -394,10 +190,38 @@ def add(table: Table, write: Write) -> list[DataFile]:
     except CommitFailedException:
         # Remove the files that were written for it, unless the commit was made and only its answer
         # did not arrive.
-        if not _made(table.refresh(), write):
+        if not made(table.refresh(), write):
             producer._clean_all_uncommitted()
         raise
-    return files
+    for file in files:
+        file.spec_id = target.spec_id  # as of an entry that was read
+    return table, files
+
+
+def _operation(table: Table, write: Write) -> Operation:
+    """What a commit that removes files says it does."""
+    if table.current_snapshot() is None:
+        return Operation.APPEND
+    if write.same_rows:
+        return Operation.REPLACE
+    return Operation.OVERWRITE if write.files or write.overwrite else Operation.DELETE
+
+
+def _summary(write: Write) -> dict[str, str]:
+    """The properties in the summary of the snapshot."""
+    if write.mark is None:
+        return {TOKEN: write.token}
+    return {TOKEN: write.token, QUERY: write.mark.name, BATCH: str(write.mark.number)}
+
+
+def made(table: Table, write: Write) -> bool:
+    """Whether the table has exactly this commit."""
+    if write.mark is not None:
+        kept = table.properties.get(PROPERTY + write.mark.name, "{}")
+        if json.loads(kept).get("token") == write.token:
+            return True
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return any(found is not None and found[TOKEN] == write.token for found in summaries)
 
 
 def _without_history(metadata: TableMetadata) -> TableMetadata:
@@ -409,59 +233,3 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
     heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
     snapshots = [each for each in metadata.snapshots if each.snapshot_id in heads]
     return metadata.model_copy(update={"snapshots": snapshots, "snapshot_log": []})
-
-
-def _checked(table: Table | None, address: Address, write: Write) -> Table:
-    """The table, if it is the one that the files were written for."""
-    if table is None or str(table.metadata.table_uuid) != write.target.uuid:
-        happened = "removed" if table is None else "created again"
-        raise TableError(f"the table {address} was {happened} while rows for it were written")
-    if table.spec().spec_id != write.target.spec_id:
-        raise TableError(
-            f"the table {address} was partitioned differently while rows for it were written; run the"
-            " batch again"
-        )
-    return table
-
-
-def _check_there(address: Address, write: Write) -> None:
-    """Check that old files still exist: a table must not name files that maintenance removed."""
-    before_ms = int((time.time() - _SURELY_THERE_SECONDS) * 1000)
-    old = [file.path for file in write.files if file.written_ms < before_ms]
-    found = write.target.folder.files().get_file_info(old) if old else []
-    gone = [info.path for info in found if not info.is_file]
-    if gone:
-        raise TableError(
-            f"{len(gone)} files of this batch were removed from {address} before their commit, as"
-            " by maintenance that keeps less than a batch takes"
-        )
-
-
-def _found(table: Table, mark: Mark | None) -> Found | None:
-    """The last number of the mark's name in the table."""
-    kept = None if mark is None else table.properties.get(_PROPERTY + mark.name)
-    if kept is None:
-        return None
-    note = json.loads(kept)
-    return Found(int(note["number"]), note.get("rows"), bool(note.get("each")))
-
-
-def batch_of(table: Table | None, query: str) -> int | None:
-    """The last batch of a query that the table holds; None when it holds none."""
-    found = None if table is None else _found(table, Mark(query, 0))
-    return None if found is None else found.number
-
-
-def last_of(table: Table | None, query: str) -> Found | None:
-    """The last batch of a query that the table holds, with the note of its commit."""
-    return None if table is None else _found(table, Mark(query, 0))
-
-
-def _made(table: Table, write: Write) -> bool:
-    """Whether the table has exactly this commit."""
-    if write.mark is not None:
-        kept = table.properties.get(_PROPERTY + write.mark.name, "{}")
-        if json.loads(kept).get("token") == write.token:
-            return True
-    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
-    return any(found is not None and found[_TOKEN] == write.token for found in summaries)

@@ -23,7 +23,7 @@ from pelton.spark.tables.parquet import ParquetFiles
 from pelton.spark.tables.places import TableError, to_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     import pyarrow.parquet as pq
     from pyarrow import fs
@@ -83,6 +83,10 @@ class Target:
     files: pa.Schema
     folder: DataFolder
 
+    def open(self, prefix: str, **given: Any) -> IcebergFiles:
+        """A writer of files whose names begin with ``prefix``."""
+        return IcebergFiles(self, prefix, **given)
+
 
 @dataclass(frozen=True)
 class WrittenFile:
@@ -102,7 +106,28 @@ class WrittenFile:
 
 
 class IcebergFiles(ParquetFiles[WrittenFile]):
-    """Writes the rows of one task; the files hold the partition columns, too."""
+    """Writes the rows of one task; the files hold the partition columns, too.
+
+    Raises :class:`TableError` for a null in a column that must not be null.
+    """
+
+    def __init__(self, target: Target, prefix: str, **given: Any) -> None:
+        """Rows come with the columns as the table names them. ``given`` is as for :class:`ParquetFiles`."""
+        in_files = dict(zip(target.names, target.files.names, strict=True))
+        by = [in_files[name] for name in target.partition_by]
+        super().__init__(target.folder, target.files, prefix, partition_by=by, **given)
+        self._named = pa.schema(
+            [each.with_name(name) for each, name in zip(target.files, target.names, strict=True)]
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Check for nulls, and give the columns their names in files."""
+        with self._writing():
+            named = conformed(batch, self._named)
+        for field in self._named:
+            if not field.nullable and named.column(field.name).null_count:
+                raise TableError(f"column {field.name} must not be null, but rows are")
+        super().write(named.rename_columns(self._schema.names))
 
     def _value(self, value: Any) -> Any:
         return value
@@ -117,40 +142,6 @@ class IcebergFiles(ParquetFiles[WrittenFile]):
     ) -> WrittenFile:
         values = tuple(value for _, value in partition)
         return WrittenFile(path, size, values, footer, seen, int(time.time() * 1000))
-
-
-def write_rows(
-    batches: Iterable[pa.RecordBatch],
-    target: Target,
-    prefix: str,
-    rows_per_file: int | None = None,
-) -> list[WrittenFile]:
-    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
-
-    Raises :class:`TableError` for a null in a column that must not be null, and when files cannot
-    be written.
-    """
-    schema, names = target.files, list(target.names)
-    in_files = dict(zip(names, schema.names, strict=True))
-    as_named = pa.schema([each.with_name(name) for each, name in zip(schema, names, strict=True)])
-    with IcebergFiles(
-        target.folder,
-        schema,
-        prefix,
-        partition_by=[in_files[name] for name in target.partition_by],
-        rows_per_file=rows_per_file,
-    ) as files:
-        for batch in batches:
-            named = conformed(batch, as_named)
-            _check_nulls(named, schema, names)
-            files.write(named.rename_columns(schema.names))
-        return files.finish()
-
-
-def _check_nulls(batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]) -> None:
-    for field, name in zip(schema, names, strict=True):
-        if not field.nullable and batch.column(name).null_count:
-            raise TableError(f"column {name} must not be null, but rows are")
 
 
 def described(

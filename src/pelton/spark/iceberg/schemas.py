@@ -24,37 +24,26 @@ from pyiceberg.transforms import IdentityTransform
 
 from pelton.spark.tables.evolution import Evolution, evolution
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.schemas import arrow_schema, check_partitions, table_type
+from pelton.spark.tables.schemas import check_partitions, table_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.partitioning import PartitionSpec
-    from pyspark.sql.types import StructType
 
-KIND = "an Iceberg table"
 _NEWEST_VERSION = 2
 
 
-def rows_schema(schema: StructType) -> pa.Schema:
-    """The schema of Spark's rows in the types of a table.
-
-    Raises :class:`TableError` for a type that no Iceberg table has.
-    """
-    found = arrow_schema(schema, KIND)
-    return pa.schema([pa.field(field.name, _widened(field.type)) for field in found])
-
-
-def _widened(kind: pa.DataType) -> pa.DataType:
+def widened(kind: pa.DataType) -> pa.DataType:
     """A type without 8 and 16 bit integers."""
     if types.is_integer(kind):
         return kind if kind.bit_width >= 32 else pa.int32()
     if types.is_map(kind):
-        return pa.map_(_widened(kind.key_type), _widened(kind.item_type))
+        return pa.map_(widened(kind.key_type), widened(kind.item_type))
     if types.is_list(kind):
-        return pa.list_(pa.field("element", _widened(kind.value_type)))
+        return pa.list_(pa.field("element", widened(kind.value_type)))
     if types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _widened(each.type)) for each in kind.fields])
+        return pa.struct([pa.field(each.name, widened(each.type)) for each in kind.fields])
     return kind
 
 

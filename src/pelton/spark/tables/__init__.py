@@ -1,18 +1,19 @@
-"""Delta tables without a JVM: ``format("jetstream_delta")``, and functions for ``foreachBatch``.
+"""Tables of all formats, each micro-batch once, and functions for ``foreachBatch``.
 
-=====================================  ===========================================================
-``options``, ``places``, ``schemas``   options, the location of a table, types that fit into it
-``source``                             the class that Spark calls; ``reader``, ``writer`` its parts
-``parquet``                            rows as Parquet files of any kind of table
-``data_files``, ``statistics``         files of a Delta table, and the statistics of each
-``commits``, ``marks``                 files become part of a table, once per query and batch
-``files``, ``rows``                    the files that a read takes, and their rows
-``upserts``                            ``foreachBatch``: keep the newest row of each key
-``merges``, ``key_matching``           the rows that a batch replaces, and their files
-``merges_by_rules``                    the same for tables with constraints and the like
-``compaction``, ``replacing``          one file from many; files replaced in one commit
-``maintenance``                        compactions, checkpoints, vacuum
-=====================================  ===========================================================
+The formats are :mod:`pelton.spark.delta` and :mod:`pelton.spark.iceberg`; this package is their engine:
+
+==================================  ==============================================================
+``table``                           the protocol between the engine and the formats
+``options``, ``places``             options that all formats share; the location of a Delta table
+``source``                          the class that Spark calls; ``reader``, ``writer`` its parts
+``schemas``, ``evolution``          types that fit into a table; rows that differ from it
+``parquet``, ``rows``               rows as Parquet files, and back
+``commits``, ``marks``              files become part of a table, once per query and batch
+``changes``                         the files that a streaming read takes
+``upserts``                         ``foreachBatch``: keep the newest row of each key
+``merges``, ``key_matching``        the rows that a batch replaces, and their files
+``compaction``, ``maintenance``     one file from many; that, a short history, no unused files
+==================================  ==============================================================
 
 :func:`append` and :func:`upsert` are for users.
 """

@@ -123,13 +123,14 @@ def comparable_bounds(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> 
     if types.is_string(kind):
         texts: list[Any] = column.cast(pa.string()).to_pylist()
         return texts
-    if column.type != kind or not _is_ordered(kind):
+    if column.type != kind or not ordered(kind):
         return None
     numbers: list[Any] = _numbers(column).to_pylist()
     return numbers
 
 
-def _is_ordered(kind: pa.DataType) -> bool:
+def ordered(kind: pa.DataType) -> bool:
+    """Whether bounds of values of a type are numbers that every writer gets right."""
     return bool(types.is_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind))
 
 
@@ -155,7 +156,9 @@ class _Values:
         if not (types.is_string(self._kind) or types.is_integer(self._kind)):
             return True
         if self._texts is None:
-            self._texts = {partition_text(one) for one in pc.unique(self._column).to_pylist()}
+            # An empty text is itself where it is a value of the partition, and not null.
+            values = pc.unique(self._column).to_pylist()
+            self._texts = {one if one == "" else partition_text(one) for one in values}
         return text in self._texts
 
     def any_between(self, low: Any, high: Any) -> bool:

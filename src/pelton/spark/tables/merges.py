@@ -12,8 +12,8 @@ When other writers have committed since the plan, the written files stay valid a
 of these keys was removed or added; then only the commit is repeated. Otherwise the whole merge is.
 
 A merge needs a few times the memory of the batch, five bytes for each row of a file, and the row
-groups that it is writing. ``deltalake`` merges tables with their own rules, because it enforces these;
-the files that it wrote are then rewritten (:func:`merge_by_rules`). Does not depend on Spark.
+groups that it is writing. The library of a format merges tables with their own rules, because it enforces these;
+the files that it wrote are then rewritten. Does not depend on Spark or the format.
 """
 
 from __future__ import annotations
@@ -26,24 +26,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pelton.spark.tables.commits import check_there, widen
-from pelton.spark.tables.data_files import DataFile, DataFiles
+from pelton.spark.tables.commits import Tables, check_there
+from pelton.spark.tables.compaction import rewrite
 from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.key_matching import Keys
-from pelton.spark.tables.merges_by_rules import Rows, Upserted, has_rules, merge_by_rules
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.replacing import Active, Snapshot, snapshot
-from pelton.spark.tables.replacing import replace as replace_files
-from pelton.spark.tables.rows import ahead, read_files
-from pelton.spark.tables.schemas import check_nulls, schema_of
+from pelton.spark.tables.rows import ahead
+from pelton.spark.tables.table import Active, Snapshot, Table, Upserted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from deltalake import DeltaTable
-
-    from pelton.spark.tables.commits import Write
-    from pelton.spark.tables.places import Place
+    from pelton.spark.tables.table import KeyedRows, Rows, Target, Write
 
 FILE_BYTES = 128 * 2**20
 _READ_ROWS = 32 * 1024
@@ -58,7 +52,8 @@ class _Made:
     of: Snapshot
     concerned: frozenset[str]
     removed: tuple[Active, ...]
-    files: tuple[DataFile, ...]
+    files: tuple[Any, ...]
+    target: Target
     did: Upserted
 
 
@@ -77,7 +72,7 @@ class _Found:
 class Merge:
     """The merge of one batch into one table."""
 
-    def __init__(self, batch: Rows, write: Write, place: Place) -> None:
+    def __init__(self, batch: KeyedRows, write: Write) -> None:
         """Raises :class:`TableError` when two rows have the same key, or sequences are nested."""
         if pa.types.is_nested(batch.rows.schema.field(batch.sequence).type):
             raise TableError(
@@ -85,7 +80,6 @@ class Merge:
             )
         self._batch = batch
         self._write = write
-        self._place = place
         self._keys = Keys(batch.rows, batch.keys)
         self._sequence = batch.rows.column(batch.sequence).combine_chunks()
         self._deletes: _Numbers = batch.deletes.to_numpy(zero_copy_only=False)
@@ -97,47 +91,52 @@ class Merge:
         """The counts of the last commit."""
         return self._made.did if self._made else self._by_rules
 
-    def commit(self, table: DeltaTable) -> None:
+    def commit(self, table: Table) -> None:
         """Commit the merge on the table as it was opened.
 
-        Fails as ``deltalake`` does when there is a newer version; then it can be called again. Raises
+        Fails as the format does when there is a newer version; then it can be called again. Raises
         :class:`TableError` when the rows don't fit.
         """
-        widen(table, self._write, self._place)
-        if has_rules(table):
+        table.widen(self._write)
+        if (found := table.merge_by_rules(self._batch, self._write)) is not None:
             self._made = None
-            self._by_rules = merge_by_rules(table, self._batch, self._write, self._place)
+            self._by_rules, files = found
+            groups = [(file,) for file in files if table.can_replace(file)]
+            rewrite(Tables(), table.where, groups)
             return
-        now = snapshot(table, self._batch.keys)
-        schema = schema_of(table)
+        now, columns = table.snapshot(self._batch.keys), table.columns()
         made = self._made
-        if made is None or not self._stands(made, now, schema):
-            made = self._made = self._make(now, schema, table)
-        check_there(self._place, made.files)
-        write = replace(self._write, schema=schema, files=made.files, did=vars(made.did))
-        replace_files(table, write, made.removed)
+        if made is None or not self._stands(made, now, table, columns):
+            made = self._made = self._make(now, table, columns)
+        write = replace(
+            self._write,
+            schema=columns,
+            files=made.files,
+            removed=made.removed,
+            replaces=True,
+            alone=True,
+            target=made.target,
+            did=vars(made.did),
+        )
+        check_there(table.where, write)
+        table.commit(write)
 
-    def _stands(self, made: _Made, now: Snapshot, schema: pa.Schema) -> bool:
+    def _stands(self, made: _Made, now: Snapshot, table: Table, columns: pa.Schema) -> bool:
         """Whether a merge into the newer version would be the same."""
         if made.of.definition != now.definition or not made.concerned <= now.files.keys():
             return False
         added = [file for path, file in now.files.items() if path not in made.of.files]
-        return not any((each.at >= 0).any() for each in self._found(added, schema))
+        return not any((each.at >= 0).any() for each in self._found(added, table, columns))
 
-    def _make(self, now: Snapshot, schema: pa.Schema, table: DeltaTable) -> _Made:
+    def _make(self, now: Snapshot, table: Table, columns: pa.Schema) -> _Made:
         concerned, removed = [], []
         found = np.zeros(self._batch.rows.num_rows, bool)
         updated = deleted = 0
-        partition_by = tuple(table.metadata().partition_columns)
-        self._check_keys(partition_by)
-        with DataFiles(
-            self._place,
-            schema,
-            f"upsert-{uuid.uuid4().hex}",
-            partition_by=partition_by,
-            bytes_per_file=FILE_BYTES,
-        ) as out:
-            for each in self._found(now.files.values(), schema):
+        table.check_keys(self._batch)
+        target, rows = table.target(columns), table.rows(columns)
+        name = f"upsert-{uuid.uuid4().hex[:12]}-00000-0"
+        with target.open(name, bytes_per_file=FILE_BYTES) as out:
+            for each in self._found(now.files.values(), table, columns):
                 file, at, newer = each.file, each.at, each.newer
                 there = at[at >= 0]
                 if not there.size:
@@ -146,63 +145,45 @@ class Merge:
                 concerned.append(file.logged)
                 if file.logged in now.with_deletions:
                     raise TableError(
-                        f"{file.logged} of {self._place} has rows that are deleted in place"
-                        " (deletion vectors), which an upsert does not take into account"
+                        f"{file.logged} of {table.where} has rows that are deleted in place"
+                        " (deletion vectors, delete files), which an upsert does not take into account"
                     )
                 if not newer.any():
                     continue
-                self._check_append_only(table)
                 removed.append(file)
                 gone = int(self._deletes[at[newer]].sum())
                 deleted += gone
                 updated += int(newer.sum()) - gone
-                for batch in self._rewritten(file, schema, at, newer):
+                for batch in self._rewritten(file, rows, columns, at, newer):
                     out.write(batch)
             new = ~found & ~self._deletes
-            for batch in self._inserted(new, schema):
+            for batch in self._inserted(new, columns):
                 out.write(batch)
             files = out.finish()
-            check_nulls(table, files, schema)
         did = Upserted(int(new.sum()), updated, deleted)
-        return _Made(now, frozenset(concerned), tuple(removed), tuple(files), did)
-
-    def _check_keys(self, partition_by: tuple[str, ...]) -> None:
-        for name in {*partition_by} & {*self._batch.keys}:
-            column = self._batch.rows.column(name)
-            if pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py():
-                raise TableError(
-                    f"upsert: {name} is a column of the partition, where an empty text is null;"
-                    " keys must not be null"
-                )
-
-    def _check_append_only(self, table: DeltaTable) -> None:
-        if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
-            raise TableError(
-                f"the table {self._place} takes new rows alone (delta.appendOnly), but rows of the"
-                " batch would replace older ones"
-            )
+        return _Made(now, frozenset(concerned), tuple(removed), tuple(files), target, did)
 
     def _candidates(self, files: Iterable[Active]) -> Iterator[Active]:
         """The files that may hold rows of the batch's keys, partition by partition."""
         may = [
             file for file in files if self._keys.may_be_in(dict(file.stored.partition), file.bounds)
         ]
-        yield from sorted(may, key=lambda one: (str(one.stored.partition), one.modified_ms))
+        yield from sorted(may, key=lambda one: (str(one.stored.partition), one.order))
 
-    def _found(self, files: Iterable[Active], schema: pa.Schema) -> Iterator[_Found]:
+    def _found(self, files: Iterable[Active], table: Table, schema: pa.Schema) -> Iterator[_Found]:
         """The matches of the batch in those of the files that may hold some of its keys.
 
         It looks up many rows at a time, because each lookup costs about as much as the batch has rows.
         """
         names = {*self._batch.keys, self._batch.sequence}
-        few = pa.schema([one for one in schema if one.name in names])
+        few = table.rows(pa.schema([one for one in schema if one.name in names]))
         at_once = max(_LOOKED_UP_ROWS, 2 * self._batch.rows.num_rows)
         begun: list[_Found] = []
         waiting: list[pa.RecordBatch] = []
         many = 0
         for file in self._candidates(files):
             begun.append(_Found(file))
-            for rows in read_files(self._place, [file.stored], few, _READ_ROWS):
+            for rows in few.read([file.stored], _READ_ROWS):
                 begun[-1].rows += rows.num_rows
                 waiting.append(rows)
                 many += rows.num_rows
@@ -246,11 +227,11 @@ class Merge:
         return newer
 
     def _rewritten(
-        self, file: Active, schema: pa.Schema, at: _Numbers, newer: _Numbers
+        self, file: Active, reader: Rows, schema: pa.Schema, at: _Numbers, newer: _Numbers
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a file: rows that stay, and rows that newer ones replace."""
         begin = 0
-        for rows in ahead(read_files(self._place, [file.stored], schema, _READ_ROWS)):
+        for rows in ahead(reader.read([file.stored], _READ_ROWS)):
             end = begin + rows.num_rows
             changed, ours = newer[begin:end], at[begin:end]
             begin = end
@@ -264,7 +245,7 @@ class Merge:
             columns = self._merged(old, ours[update])
             yield from _as(schema, [columns[one.name] for one in schema])
         if begin != len(at):
-            raise TableError(f"{file.logged} of {self._place} changed while it was read")
+            raise TableError(f"{file.logged} changed while it was read")
 
     def _merged(self, old: pa.RecordBatch, at: _Numbers) -> dict[str, Any]:
         """The columns of rows of a file, with those of the batch's rows ``at`` in their place."""

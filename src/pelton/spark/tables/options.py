@@ -1,9 +1,7 @@
-"""The options of ``format("jetstream_delta")``: Spark's strings, parsed into frozen values.
+"""The options that all formats of tables share: Spark's strings, parsed into frozen values.
 
-The tables of rows define each option. ``storage.<name>`` options go to the object store unchanged;
-``deltalake`` defines them.
-
-Does not depend on Spark, and opens nothing.
+The tables of rows define each option; a format adds those of its locations. Does not depend on Spark, and opens
+nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ from pelton.spark.parsing import (
     count,
     duration,
     flag,
-    missing,
     no_pushdown,
-    parse,
     size,
     text,
 )
@@ -33,15 +29,16 @@ from pelton.spark.tables.aside_options import (
     AsideOptions,
     take_aside,
 )
-from pelton.spark.tables.places import Place, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT = "jetstream_delta"
+    from pelton.spark.tables.table import Where
+
 LEAST_KEEP_HOURS = 1
 KEEP_HOURS = 7 * 24
-_STORAGE = "storage."
+SPARKS = frozenset({"checkpointlocation", "queryname"})
+"""Options that Spark adds for itself."""
 
 
 def column_names(text: str) -> tuple[str, ...]:
@@ -90,7 +87,7 @@ def _starting(text: str) -> int | str:
 class WriteOptions:
     """The options of one writer. ``None`` means "not given"."""
 
-    place: Place
+    where: Where
     partition_by: tuple[str, ...] | None = None
     merge_schema: bool = False
     overwrite_schema: bool = False
@@ -110,7 +107,7 @@ class WriteOptions:
 class ReadOptions:
     """The options of one reader. ``None`` means "not given"."""
 
-    place: Place
+    where: Where
     columns: tuple[str, ...] | None = None
     version: int | None = None
     time: datetime | None = None
@@ -121,26 +118,18 @@ class ReadOptions:
     partition_bytes: int = 64 * 2**20
 
 
-PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
 MAINTENANCE_ROWS = (
     Row("maintainEvery", "maintain_every", count, "Maintain the table after so many commits."),
     Row("retention", "keep_hours", hours, "How long maintainEvery keeps files of old versions."),
 )
 WRITE_ROWS: tuple[Row, ...] = (
-    PATH,
     Row(
         "partitionBy",
         "partition_by",
         column_names,
-        "Columns whose values get folders of their own.",
+        "Columns by whose values a new table is divided.",
     ),
     Row("mergeSchema", "merge_schema", flag, "Add columns that the table does not have."),
-    Row(
-        "overwriteSchema",
-        "overwrite_schema",
-        flag,
-        "An overwrite may change the columns, too. Batch only.",
-    ),
     Row("maxRecordsPerFile", "rows_per_file", count, "Begin another file after so many rows."),
     Row(
         "checkReplay",
@@ -155,9 +144,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     *ASIDE_ROWS,
 )
 READ_ROWS: tuple[Row, ...] = (
-    PATH,
     Row("columns", "columns", column_names, "Read only these columns, in this order."),
-    Row("versionAsOf", "version", version_number, "The table at a version. Batch only."),
     Row("timestampAsOf", "time", point_in_time, "The table at a time. Batch only."),
     Row(
         "startingVersion",
@@ -181,31 +168,12 @@ READ_ROWS: tuple[Row, ...] = (
         "false: Spark would give later queries of a DataFrame what the first one's where() left.",
     ),
 )
-# Spark adds these options for itself.
-_SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
-def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[str, Any]:
-    storage = {
-        name[len(_STORAGE) :]: str(value)
-        for name, value in given.items()
-        if name.lower().startswith(_STORAGE)
-    }
-    rest = {
-        name: str(value)
-        for name, value in given.items()
-        if name.lower() not in _SPARKS and not name.lower().startswith(_STORAGE)
-    }
-    values = parse(rows, rest, format_name=f"{FORMAT}, {doing},")
-    if "path" not in values:
-        raise missing("path", "/data/orders", given)
-    values["place"] = place(str(values.pop("path")), storage)
-    return values
-
-
-def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Parse the options of a write. Raises :class:`OptionError`."""
-    values = _parse(WRITE_ROWS, given, "writing")
+def write_options(
+    values: dict[str, Any], given: Mapping[str, str], *, streaming: bool
+) -> WriteOptions:
+    """The options of a write from their values. Raises :class:`OptionError`."""
     aside = take_aside(values)
     options = WriteOptions(**values, aside=aside, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
@@ -217,13 +185,15 @@ def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     return options
 
 
-def parse_read(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Parse the options of a read. Raises :class:`OptionError`."""
-    values = _parse(READ_ROWS, given, "reading")
+def read_options(values: dict[str, Any], version: str, *, streaming: bool) -> ReadOptions:
+    """The options of a read from their values; ``version`` is the name of the option for a version.
+
+    Raises :class:`OptionError`.
+    """
     values.pop("pushdown", None)
     options = ReadOptions(**values)
     if options.version is not None and options.time is not None:
-        raise OptionError("give either versionAsOf or timestampAsOf")
+        raise OptionError(f"give either {version} or timestampAsOf")
     if streaming and (options.version is not None or options.time is not None):
-        raise OptionError("versionAsOf and timestampAsOf are for batch reads; see startingVersion")
+        raise OptionError(f"{version} and timestampAsOf are for batch reads; see startingVersion")
     return options

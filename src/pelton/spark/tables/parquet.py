@@ -38,10 +38,11 @@ from pelton.spark.tables.places import TableError, to_disk
 from pelton.spark.tables.seen import CHOICES, Seen, in_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pelton.spark.tables.places import Folder
     from pelton.spark.tables.syncing import Syncs
+    from pelton.spark.tables.table import Target
 
 ROW_GROUP_ROWS = 128 * 1024
 _HELD_BYTES = 64 * 2**20
@@ -265,6 +266,29 @@ class ParquetFiles(ABC, Generic[Told]):
         """The description of a file for the table, from its footer and from what was seen of its
         rows.
         """
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    target: Target,
+    prefix: str,
+    rows_per_file: int | None = None,
+    *,
+    syncs: Syncs | None = None,
+) -> list[Any]:
+    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
+
+    With ``syncs`` they are on the disk when these have been waited for. Raises :class:`TableError` when they cannot
+    be written, on a full disk for instance, and then leaves no file.
+    """
+    try:
+        opened = target.open(prefix, rows_per_file=rows_per_file, syncs=syncs)
+    except OSError as problem:
+        raise TableError(f"cannot write files of {target.folder}: {problem}") from problem
+    with opened as files:
+        for batch in batches:
+            files.write(batch)
+        return files.finish()
 
 
 def partition_text(value: Any) -> str | None:

@@ -1,6 +1,6 @@
-"""Readers of ``format("jetstream_delta")``: a version of a table, or a table as it grows.
+"""Readers of the formats of tables: a version of a table, or a table as it grows.
 
-:mod:`pelton.spark.tables.files` plans reads, and :mod:`pelton.spark.tables.rows` reads rows; this
+:mod:`pelton.spark.tables.changes` plans reads, and each format reads the rows of its files; this
 module connects both with Spark.
 """
 
@@ -10,46 +10,59 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pelton.spark.filling import next_end
 from pelton.spark.older import SupportsTriggerAvailableNow, from_arrow, to_arrow
-from pelton.spark.tables.files import Changes, Position, StoredFile, files_of, table_at, tasks
+from pelton.spark.tables.changes import Changes, Position, tasks
+from pelton.spark.tables.commits import HERE, format_of
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.rows import read_files
-from pelton.spark.tables.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
     from pelton.spark.tables.options import ReadOptions
+    from pelton.spark.tables.table import Rows, StoredFile, Table
 
 _IDLE_SECONDS = 0.5
 
 
 def columns(options: ReadOptions) -> StructType:
     """The columns of the table, or those that the option ``columns`` names."""
-    have = schema_of(table_at(options.place, options.version, options.time))
-    found: StructType = from_arrow(have)
-    if options.columns is None:
-        return found
-    missing = [name for name in options.columns if name not in have.names]
+    have = _table(options).columns()
+    wanted = have.names if options.columns is None else list(options.columns)
+    missing = [name for name in wanted if name not in have.names]
     if missing:
         raise TableError(
-            f"columns names {', '.join(missing)}, but {options.place} has {', '.join(have.names)}"
+            f"columns names {', '.join(missing)}, but {options.where} has {', '.join(have.names)}"
         )
-    return type(found)([found[name] for name in options.columns])
+    fields: list[Any] = []
+    for name in wanted:
+        try:
+            fields += from_arrow(pa.schema([have.field(name)])).fields
+        except PySparkException:
+            raise TableError(
+                f"column {name} of {options.where} is {have.field(name).type}, which Spark does"
+                " not read here; leave it out with the option columns"
+            ) from None
+    return from_arrow(pa.schema([])).__class__(fields)
+
+
+def _table(options: ReadOptions) -> Table:
+    return HERE.at(options.where, options.version, options.time)
 
 
 @dataclass(frozen=True)
 class FilesPartition(InputPartition):
-    """Files that one task reads."""
+    """Files that one task reads, and how."""
 
     files: tuple[StoredFile, ...]
+    rows: Rows
 
 
 class _FilesReader:
@@ -57,36 +70,52 @@ class _FilesReader:
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Opens nothing. ``schema`` may have any columns of the table."""
-
         self._options = options
         self._schema = to_arrow(schema)
 
+    def __repr__(self) -> str:
+        """The table alone, because the connection settings may be secret."""
+        return f"{type(self).__name__}({self._options.where})"
+
+    def _divided(self, table: Table, files: Iterable[StoredFile]) -> list[InputPartition]:
+
+        rows, options = table.rows(self._schema), self._options
+        divisible = format_of(options.where).divisible
+        groups = tasks(files, options.partition_bytes, divisible=divisible)
+        return [FilesPartition(group, rows) for group in groups]
+
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's files; for a batch read without partitions Spark gives None."""
-
         if isinstance(partition, FilesPartition):
-            options = self._options
-            yield from read_files(options.place, partition.files, self._schema, options.batch_rows)
+            yield from partition.rows.read(partition.files, self._options.batch_rows)
 
 
-class DeltaReader(_FilesReader, DataSourceReader):
+class TableReader(_FilesReader, DataSourceReader):
     """A batch read of one version."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Opens the table, whose version it reads."""
+        super().__init__(options, schema)
+        self._table: Table | None = _table(options)
+        self._table.rows(self._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state that travels to the tasks, without the handle of the driver."""
+        return {**vars(self), "_table": None}
 
     def partitions(self) -> Sequence[InputPartition]:
         """The files of the version, in groups."""
-        options = self._options
-        files = files_of(table_at(options.place, options.version, options.time))
-        return [FilesPartition(group) for group in tasks(files, options.partition_bytes)]
+        table = self._table or _table(self._options)
+        return self._divided(table, table.files())
 
 
-class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TableStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read: the table's files, then those that each commit adds."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Opens nothing."""
-
         super().__init__(options, schema)
-        self._changes = Changes(options.place, skip_changes=options.skip_changes)
+        self._changes = Changes(options.where, skip_changes=options.skip_changes)
         self._bound: int | None = None
         self._seen: dict[str, Any] | None = None
 
@@ -106,17 +135,11 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The offset at which a query without a checkpoint begins."""
-
         table, version = self._changes.latest()
         starting = self._options.starting
         if starting == "snapshot":
             return Position(table, version, 0, True).to_json()
-        first = version + 1 if starting == "latest" else int(starting)
-        if first > version + 1:
-            raise TableError(
-                f"startingVersion is {first}, but the table {self._options.place} is at version"
-                f" {version}"
-            )
+        first = version + 1 if starting == "latest" else self._changes.first(int(starting))
         return Position(table, first).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
@@ -125,7 +148,6 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         A batch that fills a hole ends where it ended before. Waits a moment for a commit when there is none,
         so that idle queries read the log only twice per second.
         """
-
         if (again := next_end(start)) is not None:
             return again
         begin = Position.from_json(start)
@@ -136,11 +158,10 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         return end.to_json()
 
     def _next(self, begin: Position) -> Position:
-
         table, version = self._changes.latest()
         if begin.table != table:
             raise TableError(
-                f"the table {self._options.place} was created again since this query last read it;"
+                f"the table {self._options.where} was created again since this query last read it;"
                 " begin with a new checkpoint"
             )
         self._seen = Position(table, version + 1).to_json()
@@ -153,9 +174,8 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files between two offsets, in groups; the same offsets give the same groups."""
-
         files = self._changes.between(Position.from_json(start), Position.from_json(end))
-        return [FilesPartition(group) for group in tasks(files, self._options.partition_bytes)]
+        return self._divided(self._changes.table(), files)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: no state is kept for a query."""

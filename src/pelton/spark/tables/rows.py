@@ -21,15 +21,15 @@ from pelton.spark.tables.places import TableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pelton.spark.tables.files import StoredFile
-    from pelton.spark.tables.places import Place
+    from pelton.spark.tables.places import Folder
+    from pelton.spark.tables.table import StoredFile
 
 _SMALL_BYTES = 2**20
 """A file below this is read by one thread: to wake others takes longer than to read it."""
 
 
 def read_files(
-    place: Place, files: Iterable[StoredFile], schema: pa.Schema, batch_rows: int
+    place: Folder, files: Iterable[StoredFile], schema: pa.Schema, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``files`` with the columns and types of ``schema``.
 

@@ -1,6 +1,7 @@
 """Schemas of tables: rows of Spark as Arrow, the columns of a table, and whether rows fit into it.
 
-A table holds the types of the Delta protocol. Which rows fit :mod:`pelton.spark.tables.evolution` knows.
+A table holds the types of the Delta protocol, or fewer (:meth:`TableFormat.fit`).
+Which rows fit :mod:`pelton.spark.tables.evolution` knows.
 
 Does not depend on files or commits.
 """
@@ -18,10 +19,9 @@ from pelton.spark.tables.places import TableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltalake import DeltaTable
     from pyspark.sql.types import StructType
 
-    from pelton.spark.tables.data_files import DataFile
+    from pelton.spark.tables.table import TableFormat
 
 UTC_TIME = pa.timestamp("us", "UTC")
 _SIMPLE = (
@@ -35,7 +35,7 @@ _SIMPLE = (
 )
 
 
-def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa.Schema:
+def arrow_schema(schema: StructType, form: TableFormat) -> pa.Schema:
     """The schema of Spark's rows in the types of a table, in which all columns may be null.
 
     Raises :class:`TableError` for a type that no such table has.
@@ -48,12 +48,10 @@ def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa
     for name in schema.names:
         try:
             one = to_arrow(type(schema)([schema[name]])).field(0)
-            fields.append(pa.field(name, table_type(one.type)))
+            fields.append(pa.field(name, form.fit(one.type)))
         except (PySparkException, TypeError):
             kind = schema[name].dataType.simpleString()
-            raise TableError(
-                f"column {name} is {kind}, which {kind_of_table} does not hold"
-            ) from None
+            raise TableError(f"column {name} is {kind}, which {form.kind} does not hold") from None
     return pa.schema(fields)
 
 
@@ -79,55 +77,6 @@ def table_type(given: pa.DataType) -> pa.DataType:
     raise TypeError(given)
 
 
-def schema_of(table: DeltaTable) -> pa.Schema:
-    """A table's schema in the form of :func:`arrow_schema`.
-
-    Raises :class:`TableError` for a type that cannot be written.
-    """
-    fields = []
-    for field in pa.schema(table.schema().to_arrow()):
-        try:
-            fields.append(pa.field(field.name, table_type(field.type)))
-        except TypeError:
-            raise TableError(
-                f"column {field.name} of {table.table_uri} is {field.type}, which is not supported"
-            ) from None
-    return pa.schema(fields)
-
-
-_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-
-
-def own_rules(table: DeltaTable) -> list[str]:
-    """The table's own rules about values, which this writer does not enforce."""
-    rules = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
-    for field in table.schema().fields:
-        rules += [f"{key} of {field.name}" for key in _RULES if key in field.metadata]
-    return rules
-
-
-def check_rules(table: DeltaTable) -> None:
-    """Raise :class:`TableError` for a table with rules about values that this writer does not
-    enforce.
-    """
-    rules = own_rules(table)
-    if rules:
-        raise TableError(
-            f"the table {table.table_uri} has {', '.join(rules)}, which is not checked here"
-        )
-
-
-def check_nulls(table: DeltaTable, files: Sequence[DataFile], schema: pa.Schema) -> None:
-    """Raise :class:`TableError` when files have nulls in columns that must not be null."""
-    for field in table.schema().fields:
-        if not field.nullable and files:
-            missing = field.name not in schema.names
-            if missing or any(file.nulls(field.name) != 0 for file in files):
-                raise TableError(
-                    f"column {field.name} of {table.table_uri} must not be null, but rows are"
-                )
-
-
 def check_partitions(
     schema: pa.Schema, partition_by: Sequence[str], *, all_columns: bool = False
 ) -> None:
@@ -150,3 +99,14 @@ def check_partitions(
             raise TableError(f"partitionBy names {name}, which is {shown(kind)}: not a plain value")
     if schema.names and not all_columns and set(partition_by) >= set(schema.names):
         raise TableError("partitionBy names every column; at least one must be left for the files")
+
+
+def check_partitioned(
+    partition_by: Sequence[str] | None, have: Sequence[str], where: object
+) -> None:
+    """Raise :class:`TableError` unless the columns that a write names are those of the table."""
+    if partition_by is not None and tuple(partition_by) != tuple(have):
+        there = f"by {', '.join(have)}" if have else "not at all"
+        raise TableError(
+            f"partitionBy is {', '.join(partition_by)}, but {where} is partitioned {there}"
+        )

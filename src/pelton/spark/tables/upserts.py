@@ -33,22 +33,23 @@ from pelton.spark.holding import FAIL, memory_of
 from pelton.spark.tables.aside import Aside, RowUnfit
 from pelton.spark.tables.aside_options import SIDE, AsideOptions
 from pelton.spark.tables.behind import Watched
-from pelton.spark.tables.commits import HERE, Write, batch_of, check, last_of
+from pelton.spark.tables.commits import HERE, format_of
 from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.fitting import fits
 from pelton.spark.tables.maintenance import maintain_regularly
 from pelton.spark.tables.marks import Mark
 from pelton.spark.tables.merges import Merge
-from pelton.spark.tables.merges_by_rules import Rows, Upserted
-from pelton.spark.tables.options import FORMAT, KEEP_HOURS
-from pelton.spark.tables.places import Place, TableError, place
-from pelton.spark.tables.schemas import table_type
+from pelton.spark.tables.options import KEEP_HOURS
+from pelton.spark.tables.places import TableError, place
+from pelton.spark.tables.table import KeyedRows, Upserted, Write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from pelton.spark.tables.table import TableFormat, Where
 
 
 # Additional columns, with names that no table has.
@@ -69,6 +70,8 @@ def upsert(
     delete_when: str | None = None,
     merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
     query_id: str | None = None,
     if_behind: str = FAIL,
     maintain_every: int | None = None,
@@ -79,8 +82,10 @@ def upsert(
     """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
 
     For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates
-    the table when it does not exist. ``sums`` are columns whose values are added up over all rows of a
-    key, once for each batch of the query, while the other columns are those of the newest row.
+    the table when it does not exist. With the name of a ``catalog``, or with ``catalog_properties``, ``path`` is
+    the name of an Iceberg table there, such as ``sales.orders``; otherwise it is that of a Delta table.
+    ``sums`` are columns whose values are added up over all rows of a key, once for each batch of the query, while
+    the other columns are those of the newest row.
     ``delete_when`` is a condition of Spark's SQL over the columns: a row that meets it removes the row of
     its key if that is older, and is not inserted; an older row in a later batch inserts the key again.
     ``merge_schema`` adds columns that the table lacks. ``query_id`` is that of the query that runs the
@@ -97,19 +102,16 @@ def upsert(
     check_columns(rows.schema, keys, sequence, sums, delete_when)
     aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
     required = (*keys, sequence) if aside.on_row_error == SIDE else ()
-    found = _newest(rows, keys, sequence, sums, delete_when, required)
-    where = place(path, storage)
+    where = location(path, storage, catalog, catalog_properties)
     mark = _mark(rows, batch_id, query_id)
     checkpoint = checkpoint_of(rows)
     watched = Watched(memory_of(checkpoint, str(where)), if_behind)
     look_at(where, watched, batch=batch_id)
     each = checkpoint is not None and watched.memory.checkpoint is None
     if each:
-        watched.compare(last_of(HERE.opened(where), mark.name), batch_id)
-    with _adaptive(rows.sparkSession):
-        side = Aside(aside, mark.name, mark.number, 0, required)
-        counted = _totals(rows, keys, sequence, sums, required)
-        newest_rows = _without_unfit(found.toArrow() if counted is None else counted, side)
+        watched.compare(HERE.last_of(where, Mark(mark.name, 0)), batch_id)
+    side = Aside(aside, mark.name, mark.number, 0, required)
+    newest_rows = _collected(rows, keys, sequence, sums, delete_when, required, side)
     done = merge(
         newest_rows,
         where,
@@ -123,7 +125,7 @@ def upsert(
     )
     watched.taken(mark, rows=newest_rows.num_rows > 0)
     if done != Upserted() and maintain_every is not None:
-        maintain_regularly(where, HERE.opened(where), maintain_every, keep_hours)
+        maintain_regularly(where, maintain_every, keep_hours)
     side.warn(stacklevel=3)
     return done
 
@@ -148,6 +150,22 @@ def check_columns(
             )
     if sums and delete_when is not None:
         raise TableError("upsert: sums of rows that are deleted are unknown; leave out one of both")
+
+
+def _collected(
+    rows: DataFrame,
+    keys: Sequence[str],
+    sequence: str,
+    sums: Sequence[str],
+    delete_when: str | None,
+    required: Sequence[str],
+    aside: Aside,
+) -> pa.Table:
+    """The newest row of each key; rows that do not fit go aside."""
+    found = _newest(rows, keys, sequence, sums, delete_when, required)
+    with _adaptive(rows.sparkSession):
+        counted = _totals(rows, keys, sequence, sums, required)
+        return _without_unfit(found.toArrow() if counted is None else counted, aside)
 
 
 def _newest(
@@ -245,7 +263,31 @@ def _without_unfit(found: pa.Table, aside: Aside) -> pa.Table:
     return found.filter(reduce(pc.or_, there))
 
 
-def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None:
+def location(
+    path: str | os.PathLike[str],
+    storage: Mapping[str, str] | None = None,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+) -> Where:
+    """The location of a Delta table; with a catalog that of an Iceberg table.
+
+    Raises :class:`OptionError` for a path or name of another kind.
+    """
+    if catalog is None and catalog_properties is None:
+        return place(path, storage)
+    from pelton.spark.iceberg.options import DEFAULT_CATALOG, address
+
+    return address(os.fspath(path), catalog or DEFAULT_CATALOG, catalog_properties or {})
+
+
+def look_at(
+    where: Where,
+    watched: Watched,
+    *,
+    batch: int | None = None,
+    begun: bool = False,
+    replaces: bool = False,
+) -> None:
     """Compare a table with its note, before anything is written.
 
     Raises :class:`TableError` when rows of earlier batches are missing.
@@ -253,8 +295,10 @@ def look_at(where: Place, watched: Watched, *, batch: int | None = None) -> None
     table = HERE.opened(where)
     watched.look(
         table is not None,
-        lambda query: batch_of(table, query),
+        lambda query: None if table is None else table.last(query),
         batch=batch,
+        begun=begun,
+        replaces=replaces,
     )
 
 
@@ -293,7 +337,7 @@ def append(
     with the text of the :class:`TableError`.
     """
     mark = _mark(rows, batch_id, query_id)
-    writer = rows.write.format(FORMAT).mode("append").options(**options)
+    writer = rows.write.format("jetstream_delta").mode("append").options(**options)
     if (checkpoint := checkpoint_of(rows)) is not None:
         writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.option("txnAppId", mark.name).option("txnVersion", str(mark.number))
@@ -327,7 +371,7 @@ def checkpoint_of(rows: DataFrame) -> str | None:
 
 def merge(
     rows: pa.Table,
-    where: Place,
+    where: Where,
     *,
     keys: Sequence[str],
     sequence: str,
@@ -346,15 +390,18 @@ def merge(
     nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []
     if any(nulls) or any(rows[name].null_count for name in (*keys, sequence)):
         raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
-    schema = pa.schema([pa.field(name, _type(rows.schema.field(name))) for name in names])
-    table = HERE.opened(where)
+    form = format_of(where)
+    schema = pa.schema([pa.field(name, _type(rows.schema.field(name), form)) for name in names])
+    need = Write(schema=schema, merge_schema=merge_schema)
+    table = HERE.prepare(where, need) if form.columns_first else HERE.opened(where)
+    target = None
     if table is not None:
         # Keys are compared with those of files: in the table's types and under its names.
-        need = Write(schema=schema, merge_schema=merge_schema)
-        schema = check(table, need, where).columns
+        schema = table.check(need).columns
         called = dict(zip(names, schema.names, strict=True))
         keys, sequence = [called[key] for key in keys], called[sequence]
         sums = [called[name] for name in sums]
+        target = table.target(schema) if form.columns_first else None
     write = Write(
         schema=schema,
         mark=mark,
@@ -362,6 +409,7 @@ def merge(
         check_again=False,
         again_until=again_until,
         each=each,
+        target=target,
     )
     if not rows.num_rows:
         if each:
@@ -373,17 +421,15 @@ def merge(
     if _DELETE in rows.column_names:
         deletes = rows[_DELETE].combine_chunks().fill_null(False)
     batches = [conformed(each, schema) for each in rows.select(names).to_batches()]
-    batch = Rows(
-        pa.Table.from_batches(batches, schema), deletes, tuple(keys), sequence, tuple(sums)
-    )
-    made = Merge(batch, write, where)
-    return made.did if HERE.once(where, write, made.commit) else Upserted()
+    table_rows = pa.Table.from_batches(batches, schema)
+    merging = Merge(KeyedRows(table_rows, deletes, tuple(keys), sequence, tuple(sums)), write)
+    return merging.did if HERE.once(where, write, merging.commit) else Upserted()
 
 
-def _type(field: pa.Field) -> pa.DataType:
+def _type(field: pa.Field, form: TableFormat) -> pa.DataType:
     try:
-        return table_type(field.type)
+        return form.fit(field.type)
     except TypeError:
         raise TableError(
-            f"column {field.name} is {field.type}, which a Delta table does not hold"
+            f"column {field.name} is {field.type}, which {form.kind} does not hold"
         ) from None

@@ -1,7 +1,7 @@
 """Merges into tables with their own rules: constraints, generated columns, a change data feed.
 
 ``deltalake`` enforces these rules, so it makes the merge. But its files have statistics by which some
-readers skip rows wrongly, so a second commit, which changes no row, rewrites these files. When the
+readers skip rows wrongly, so the engine rewrites these files in a second commit, which changes no row. When the
 process dies between the two commits, the files stay as they are.
 
 Does not depend on Spark.
@@ -9,42 +9,17 @@ Does not depend on Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pelton.spark.tables.compaction import rewrite
-from pelton.spark.tables.replacing import can_be_named, replace, snapshot
-from pelton.spark.tables.schemas import own_rules
+from pelton.spark.delta.schemas import own_rules
+from pelton.spark.tables.table import Upserted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
-    from pelton.spark.tables.commits import Write
-    from pelton.spark.tables.places import Place
+    from pelton.spark.tables.table import KeyedRows
 
 _DELETE = "pelton delete"
-
-
-@dataclass(frozen=True)
-class Upserted:
-    """The counts of an upsert; all 0 when the table held the batch already."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a batch, one per key, with the table's types; ``deletes`` marks rows that delete."""
-
-    rows: pa.Table
-    deletes: pa.Array
-    keys: tuple[str, ...]
-    sequence: str
-    sums: tuple[str, ...] = ()
-    """Columns that are added to those of the table, whichever row is newer."""
 
 
 def has_rules(table: DeltaTable) -> bool:
@@ -53,12 +28,11 @@ def has_rules(table: DeltaTable) -> bool:
     return feed.lower() == "true" or bool(own_rules(table))
 
 
-def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -> Upserted:
+def merge_by_rules(table: DeltaTable, batch: KeyedRows, properties: CommitProperties) -> Upserted:
     """Commit the merge of a batch into a table that has rules.
 
     Raises the errors of ``deltalake``: rows break the rules, or another writer came between.
     """
-    before, version = snapshot(table).files.keys(), table.version()
     source = batch.rows.append_column(_DELETE, batch.deletes)
     values = {_quoted(name): f"source.{_quoted(name)}" for name in batch.rows.column_names}
     sums = {each: _sum(each) for each in map(_quoted, batch.sums)}
@@ -69,18 +43,13 @@ def merge_by_rules(table: DeltaTable, batch: Rows, write: Write, place: Place) -
         " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in batch.keys),
         source_alias="source",
         target_alias="target",
-        commit_properties=write.properties(),
+        commit_properties=properties,
     )
     merging = merging.when_matched_delete(f"{newer} AND {delete}")
     merging = merging.when_matched_update({**values, **sums}, newer)
     if sums:
         merging = merging.when_matched_update(sums, f"NOT {newer}")
     counts = merging.when_not_matched_insert(values, f"NOT {delete}").execute()
-    table.update_incremental()
-    if table.version() == version:  # no row was newer, and the mark is not in the table
-        replace(table, write, [])
-    made = [file for path, file in snapshot(table).files.items() if path not in before]
-    rewrite(table, place, [(file,) for file in made if can_be_named(file)])
     return Upserted(
         counts.get("num_target_rows_inserted", 0),
         counts.get("num_target_rows_updated", 0),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction
 
+from pelton.spark.delta.statistics import statistics, with_nulls
 from pelton.spark.tables.parquet import ParquetFiles, partition_text
 from pelton.spark.tables.seen import is_unordered
-from pelton.spark.tables.statistics import statistics, with_nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -110,34 +110,35 @@ class DataFiles(ParquetFiles["DataFile"]):
         return DataFile(path, size, footer.num_rows, partition, stats, now_ms)
 
 
-def write_rows(
-    batches: Iterable[pa.RecordBatch],
-    place: Place,
-    schema: pa.Schema,
-    prefix: str,
-    *,
-    partition_by: Sequence[str] = (),
-    rows_per_file: int | None = None,
-    syncs: Syncs | None = None,
-    bounded: Collection[str] | None = None,
-) -> list[DataFile]:
-    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
+@dataclass(frozen=True)
+class DeltaTarget:
+    """What writers of a Delta table's files must know.
 
-    With ``syncs`` they are on the disk when these have been waited for. ``bounded`` are the columns that get
-    statistics, for a table whose property ``delta.dataSkippingStatsColumns`` names them; else all.
-
-    Raises :class:`TableError` when they cannot be written, on a full disk for instance, and then leaves
-    no file.
+    ``bounded`` are the columns that get statistics, for a table whose property ``delta.dataSkippingStatsColumns``
+    names them; else all.
     """
-    with DataFiles(
-        place,
-        schema,
-        prefix,
-        partition_by=partition_by,
-        rows_per_file=rows_per_file,
-        syncs=syncs,
-        bounded=bounded,
-    ) as files:
-        for batch in batches:
-            files.write(batch)
-        return files.finish()
+
+    folder: Place
+    columns: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    bounded: frozenset[str] | None = None
+
+    def open(
+        self,
+        prefix: str,
+        *,
+        rows_per_file: int | None = None,
+        bytes_per_file: int | None = None,
+        syncs: Syncs | None = None,
+    ) -> DataFiles:
+        """A writer of files whose names begin with ``prefix``."""
+        return DataFiles(
+            self.folder,
+            self.columns,
+            prefix,
+            partition_by=self.partition_by,
+            rows_per_file=rows_per_file,
+            bytes_per_file=bytes_per_file,
+            syncs=syncs,
+            bounded=self.bounded,
+        )

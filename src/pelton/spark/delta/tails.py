@@ -15,24 +15,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pelton.spark.tables.commits import HERE, identity
-from pelton.spark.tables.files import StoredFile, relative
+from pelton.spark.delta.log import identity, relative
+from pelton.spark.delta.table import Delta
+from pelton.spark.tables.commits import HERE
 from pelton.spark.tables.places import TableError
-from pelton.spark.tables.replacing import Active, snapshot
+from pelton.spark.tables.table import Active, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from deltalake import DeltaTable
-
     from pelton.spark.tables.places import Place
 
 INTERVAL = "delta.checkpointInterval"
-
-
-class NoTail(Exception):
-    """The table is elsewhere, or only ``deltalake`` knows what its log means."""
 
 
 class Tail:
@@ -47,18 +42,19 @@ class Tail:
         """The files by their paths in the log."""
         self._marks: dict[str, int | None] = {}
         self._known: object = None
-        self._opened: DeltaTable
+        self._opened: Delta
         self._log: Path
 
-    def read(self) -> None:
-        """Read the commits that are new. :class:`NoTail` if the table can have no tail."""
-        if self.version < 0 or self._known != identity(self._name(self.version)):
-            self._open()
+    def read(self) -> bool:
+        """Read the commits that are new; False if the table can have no tail."""
+        known = self.version >= 0 and self._known == identity(self._name(self.version))
+        if not known and not self._open():
+            return False
         while True:
             try:
                 text = self._name(self.version + 1).read_bytes()
             except FileNotFoundError:
-                return
+                return True
             except OSError as problem:
                 raise TableError(f"cannot read the log of {self.place}: {problem}") from None
             try:
@@ -67,30 +63,34 @@ class Tail:
                 where = self._name(self.version + 1)
                 raise TableError(f"{where} is no commit of a table: it is damaged") from None
             if any("metaData" in action or "protocol" in action for action in actions):
-                self._open()
+                if not self._open():
+                    return False
                 continue
             self._apply(actions)
             self._now_at(self.version + 1)
 
-    def last(self, name: str) -> int | None:
-        """The last number of a mark's name."""
-        if name not in self._marks:
-            self._marks[name] = self._opened.transaction_version(name)
-        return self._marks[name]
+    def last(self, query: str) -> int | None:
+        """The last batch of a query."""
+        if query not in self._marks:
+            self._marks[query] = self._opened.last(query)
+        return self._marks[query]
 
-    def _open(self) -> None:
+    def _open(self) -> bool:
         folder = self.place.folder
         table = HERE.opened(self.place)
         if table is None:
             raise TableError(f"there is no table at {self.place}")
-        if folder is None or table.protocol().min_reader_version > 1:
-            raise NoTail
+        assert isinstance(table, Delta)  # at a place
+        if folder is None or table.table.protocol().min_reader_version > 1:
+            self.version = -1
+            return False
         self._log = folder / "_delta_log"
         self._opened = table
         # The marks that were not asked for yet are asked of the table when they are.
-        self._marks = {name: table.transaction_version(name) for name in self._marks}
-        self.files = snapshot(table).files if self.with_files else {}
+        self._marks = {name: table.last(name) for name in self._marks}
+        self.files = table.snapshot().files if self.with_files else {}
         self._now_at(table.version())
+        return True
 
     def _name(self, version: int) -> Path:
         return self._log / f"{version:020}.json"
@@ -114,8 +114,7 @@ class Tail:
         path = relative(new["path"], self.place.uri)
         # An empty text is a null in the protocol.
         partition = tuple(
-            (name, new["partitionValues"].get(name) or None)
-            for name in self._opened.metadata().partition_columns
+            (name, new["partitionValues"].get(name) or None) for name in self._opened.partition_by()
         )
         return Active(
             new["path"], StoredFile(path, new["size"], partition), new["modificationTime"]

@@ -1,19 +1,17 @@
-"""Maintenance of Iceberg tables: few files of a good size, no old snapshots, no unused files.
+"""Expiry of Iceberg tables: old snapshots go, and files that nothing names.
 
 Each commit leaves files and a snapshot, which every later commit writes again; a batch that dies leaves
-files. :func:`maintain` does, in this order,
+files.
 
 ==========  =====================================================================================
-compaction  if it is asked for: makes one file from many small ones, with the same rows
-snapshots   expires snapshots that were replaced more than ``keep_hours`` ago; those of branches and
+snapshots   those that were replaced more than ``keep_hours`` ago expire; those of branches and
             tags stay
-files       removes older files from the table's folder that no snapshot names: data files with
+files       older files in the table's folder that no snapshot names are removed: data files with
             names of this writer, manifests and metadata
 ==========  =====================================================================================
 
 So the table can be read as it was at any time of the last ``keep_hours``, and the files of a running
-reader or batch stay as long. It never removes files younger than an hour, because a batch
-under way may be about to commit them. Does not depend on Spark.
+reader or batch stay as long.
 """
 
 from __future__ import annotations
@@ -21,30 +19,25 @@ from __future__ import annotations
 import itertools
 import re
 import time
-import warnings
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from pelton.spark.iceberg import compaction
-from pelton.spark.iceberg.catalogs import data_folder, failed, load
+from pelton.spark.iceberg.catalogs import data_folder, load
 from pelton.spark.iceberg.commits import QUERY
-from pelton.spark.tables.maintenance import TARGET_BYTES
 from pelton.spark.tables.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
     from pelton.spark.iceberg.options import Address
+    from pelton.spark.tables.maintenance import Plan
 
-KEEP_HOURS = 7 * 24
-LEAST_KEEP_HOURS = 1
 _TRIES = 5
 _OUR_DATA = re.compile(
     r".+-[0-9a-f]{12}-[0-9]{5,}-[0-9]+(-p[0-9]{4}of[0-9]{4})?-[0-9]{3,}\.parquet"
@@ -52,90 +45,13 @@ _OUR_DATA = re.compile(
 _METADATA = re.compile(r".+\.avro|[0-9]+-.+\.metadata\.json")
 
 
-@dataclass
-class Report:
-    """The changes that were made to a table, or that a dry run would make."""
-
-    table: str
-    snapshots_before: int
-    snapshots: int = 0
-    files_before: int = 0
-    files: int = 0
-    bytes_before: int = 0
-    bytes: int = 0
-    compacted: int = 0
-    into: int = 0
-    removed: list[str] = field(default_factory=list)
-    dry_run: bool = False
-    seconds: float = 0.0
-
-
-def maintain(
-    address: Address,
-    keep_hours: int = KEEP_HOURS,
-    *,
-    target_bytes: int | None = None,
-    batch_stays: bool = False,
-    without: Collection[str] = (),
-    dry_run: bool = False,
-) -> Report:
-    """Compact one table, expire its old snapshots, and remove unused files.
-
-    Without ``target_bytes`` files are not compacted. ``batch_stays``: the newest snapshot of a query, and the
-    one before it, do not expire. ``without`` are files that a dry run takes as removed already.
-
-    Raises :class:`TableError` when there is no table, when other writers change it each time, or
-    when the catalog or store fails.
-    """
-    if keep_hours < LEAST_KEEP_HOURS:
-        raise TableError("files are kept for an hour at least: a batch may be about to commit them")
-    began = time.monotonic()
-    before = int((time.time() - keep_hours * 3600) * 1000)
-    table = _table(address)
-    report = Report(str(address), len(table.metadata.snapshots), dry_run=dry_run)
-    report.files_before, report.bytes_before = _size(table)
-    try:
-        if target_bytes is not None and dry_run:
-            groups = compaction.plan(table, target_bytes, without)
-            report.compacted, report.into = sum(map(len, groups)), len(groups)
-        elif target_bytes is not None:
-            report.compacted, report.into = compaction.compact(address, target_bytes)
-        table, expired = _expire(address, before, batch_stays=batch_stays, dry_run=dry_run)
-        report.snapshots = len(table.metadata.snapshots) - (len(expired) if dry_run else 0)
-        named = set(_named(table, expired))
-        report.files, report.bytes = _size(table)
-        report.removed = sorted(_remove(table, address, named, before, dry_run=dry_run))
-    except TableError:
-        raise
-    except Exception as problem:
-        # Any library may raise here; the error is reported.
-        raise failed("cannot maintain the table", address, problem) from None
-    report.seconds = round(time.monotonic() - began, 3)
-    return report
-
-
-def maintain_regularly(address: Address, every: int, keep_hours: int) -> None:
-    """Maintain a table if the number of its commits is a multiple of ``every``.
-
-    The batch is committed already, so an error is only a warning.
-    """
-    try:
-        metadata = _table(address).metadata
-        # Format 1 numbers no commits.
-        commits = getattr(metadata, "last_sequence_number", len(metadata.snapshots))
-        if commits % every == 0:
-            maintain(address, keep_hours, target_bytes=TARGET_BYTES)
-    except TableError as problem:
-        warnings.warn(str(problem), stacklevel=2)
-
-
-def _size(table: Table) -> tuple[int, int]:
-    """The number of data files of the table as it is now, and their bytes."""
-    newest = table.current_snapshot()
-    told = None if newest is None else newest.summary
-    if told is None:
-        return 0, 0
-    return int(told["total-data-files"] or 0), int(told["total-files-size"] or 0)
+def expire(address: Address, plan: Plan) -> tuple[list[str], int]:
+    """Expire old snapshots of a table, and remove unused files; returns the files, and the number of snapshots."""
+    before = int((time.time() - plan.keep_hours * 3600) * 1000)
+    table, expired = _expire(address, before, batch_stays=plan.batch_stays, dry_run=plan.dry_run)
+    named = set(_named(table, expired))
+    removed = sorted(_remove(table, address, named, before, dry_run=plan.dry_run))
+    return removed, len(expired)
 
 
 def _table(address: Address) -> Table:
