@@ -16,7 +16,9 @@ from pelton.plgd.spark import lake
 from pelton.plgd.spark.homes import CHECKPOINT_EACH, DeltaHome
 from pelton.plgd.tables import TABLES, Settings
 from pelton.plgd.tables.schemas import BOUNDED
+from pelton.spark.delta.data_files import DeltaTarget
 from pelton.spark.delta.statistics import STATISTICS_OF, columns_of
+from pelton.spark.delta.table import Delta
 from pelton.spark.delta.tails import INTERVAL
 from pelton.spark.tables.compaction import compact
 from tests.plgd.tables_help import Memory, cut
@@ -55,7 +57,11 @@ def older(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
             configuration={INTERVAL: "10"},
         )
 
+    def target(home: DeltaHome, name: str, table: Delta) -> DeltaTarget:
+        return table.target(TABLES[name].schema)
+
     monkeypatch.setattr(DeltaHome, "complete", complete)
+    monkeypatch.setattr(DeltaHome, "target", target)
     monkeypatch.setattr(lake.Lake, "tail", lambda *_: None)  # each commit by deltalake
     tables.lake.create()
 

@@ -42,6 +42,7 @@ PACKAGES = (
     "pelton.plgd.spark",
     "pelton.plgd.tables",
     "pelton.spark.buckets",
+    "pelton.spark.delta",
     "pelton.spark.iceberg",
     "pelton.spark.reading",
     "pelton.spark.tables",

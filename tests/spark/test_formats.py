@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,7 @@ SCHEMA = pa.schema(
 WIDER = SCHEMA.append(pa.field("more", pa.string()))
 FORMATS = ["delta", "iceberg"]
 Row = dict[str, Any]
+_numbers = itertools.count()
 
 
 @pytest.fixture(params=FORMATS)
@@ -75,7 +77,7 @@ def append(
     need = Write(schema, partition_by=given.pop("by", None), merge_schema=True)
     table = tables.prepare(where, need)
     target = table.target(table.check(need).columns)
-    files = write_rows([pa.RecordBatch.from_pylist(rows, schema)], target, f"a{mark.number}")
+    files = write_rows([pa.RecordBatch.from_pylist(rows, schema)], target, f"a{next(_numbers)}")
     write = Write(
         need.schema, files, mark=mark, target=target if form.columns_first else None, **given
     )
@@ -233,6 +235,7 @@ def refused_or_nothing(once: Callable[[], object]) -> None:
     assert once() in (False, Upserted())
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=length(8, 30), deadline=None)
 @given(st.lists(STEPS, min_size=3, max_size=9), st.sampled_from([(), ("part",)]))
 def test_both_formats_do_the_same(

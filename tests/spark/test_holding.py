@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 
 from pelton.client.base.models import StreamConfig
 from pelton.spark.holding import BEGIN, FILL, Held, memory_of, stream_behind, table_behind
-from pelton.spark.tables import commits
 from pelton.spark.tables.behind import TableBehind, Watched
+from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.marks import Found, Mark
 from pelton.spark.tables.places import place
 from pelton.spark.writing.options import parse_write_options
@@ -171,25 +171,19 @@ class Lake:
     def __init__(self, folder, kind):
         self.folder, self.kind, self.copies = folder / "lake", kind, {}
         self.folder.mkdir()
-        self.where = place(self.folder / "t") if kind == "delta" else None
 
     def take(self, batch, rows):
         """Commit a batch as the writers do."""
+        if self.kind == "delta":
+            helping, where = tables_help, place(self.folder / "t")
+        else:
+            from tests.spark import iceberg_help as helping
+
+            where = helping.address_of(self.folder)
         watched = Watched(memory_of("s3a://bucket/checkpoint", "t"))
         seqs, mark = range(batch * 10, batch * 10 + rows), Mark("q", batch)
-        if self.kind == "delta":
-            tables = commits.Tables()
-            watched.compare(commits.last_of(tables.opened(self.where), "q"), batch)
-            tables.commit(self.where, tables_help.write_of(self.where, seqs, mark, each=True))
-            return
-        from pelton.spark.iceberg import catalogs
-        from pelton.spark.iceberg import commits as iceberg
-        from tests.spark import iceberg_help
-
-        address = iceberg_help.address_of(self.folder)
-        watched.compare(iceberg.last_of(catalogs.load(address), "q"), batch)
-        write = iceberg_help.write_of(address, seqs, mark, each=True)
-        iceberg.Tables().commit(address, write)
+        watched.compare(Tables().last_of(where, Mark("q", 0)), batch)
+        Tables().commit(where, helping.write_of(where, seqs, mark, each=True))
 
     def back_up(self, batch):
         self.copies[batch] = self.folder.with_name(f"copy {batch}")

@@ -7,8 +7,8 @@
 :mod:`.reading`                streams as DataFrames, batch and streaming
 :mod:`.writing`                DataFrames into streams
 :mod:`.buckets`                key-value buckets and object stores
-:mod:`.tables`                 Delta tables
-:mod:`.iceberg`                Iceberg tables
+:mod:`.tables`                 tables: commits, upserts, maintenance
+:mod:`.delta`, :mod:`.iceberg` the formats of tables
 :mod:`.payloads`               payloads as columns: JSON, Avro and their like
 :mod:`.watching`               tools for operators to watch a query
 ``parsing``, ``servers``       parsing the options of every format; the connection options

@@ -9,11 +9,13 @@ any other)::
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deltalake.exceptions import DeltaError
 
+from pelton.spark.delta.data_files import DeltaTarget
 from pelton.spark.delta.statistics import STATISTICS_OF
 from pelton.spark.delta.table import CHECKPOINT_INTERVAL, DELTA
 from pelton.spark.delta.tails import INTERVAL
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from pelton.spark.iceberg.options import Address
-    from pelton.spark.tables.table import Active, Table, Where
+    from pelton.spark.tables.parquet import ParquetFiles
+    from pelton.spark.tables.table import Active, Table, Target, Where
 
     from ..tables.schemas import TableSchema
 
@@ -74,11 +77,29 @@ class Home(Protocol):
     def complete(self, name: str, table: Table | None, told: str) -> None:
         """Make a table that is not there, and give it its properties; it was made with ``told``."""
 
+    def target(self, name: str, table: Table) -> Target:
+        """What writers of a table's files must know; it goes to every task of every batch."""
+
     def finish(self) -> None:
         """All tables are there."""
 
     def buckets(self) -> int | None:
         """The number of buckets of tables that are there."""
+
+
+@dataclass(frozen=True)
+class NamedTarget:
+    """A Delta table of this package."""
+
+    folder: Place
+    name: str
+
+    def open(self, prefix: str, **given: Any) -> ParquetFiles[Any]:
+        """With statistics of the columns that grow along the stream."""
+        schema = TABLES[self.name]
+        bounded = frozenset(schema.bounded)
+        target = DeltaTarget(self.folder, schema.schema, schema.partition_by, bounded)
+        return target.open(prefix, **given)
 
 
 class DeltaHome:
@@ -120,6 +141,10 @@ class DeltaHome:
             description=f"{schema.meaning}; {told}",
             configuration=properties(schema),
         )
+
+    def target(self, name: str, table: Table) -> Target:
+        """Without columns, which every process knows."""
+        return NamedTarget(self.where(name), name)
 
     def finish(self) -> None:
         """Nothing is noted."""
@@ -248,6 +273,10 @@ class CatalogHome:
             from pelton.spark.iceberg.catalogs import failed
 
             raise failed("cannot make the table", where, problem) from None
+
+    def target(self, name: str, table: Table) -> Target:
+        """With the numbers of the columns."""
+        return table.target(TABLES[name].schema)
 
     def finish(self) -> None:
         """Note where the catalog is."""

@@ -113,7 +113,7 @@ class Lake:
                 check_columns(schema, table)
             self.home.complete(name, table, told)
             need = Write(schema.schema, partition_by=schema.partition_by, merge_schema=True)
-            self.targets[name] = HERE.prepare(where, need).target(schema.schema)
+            self.targets[name] = self.home.target(name, HERE.prepare(where, need))
         self.home.finish()
 
     def begin(self, mark: Mark) -> Begun:
@@ -175,9 +175,9 @@ class Lake:
 
         def change(table: Table) -> None:
             # The tail reads after the table was opened, so it knows every removal that the table knows.
-            there = self.tail(name, mark) if removed and mark is not None else None
-            files = table.snapshot().files if there is None else there.files
-            unless_gone(removed, files)
+            if removed:
+                there = None if mark is None else self.tail(name, mark)
+                unless_gone(removed, table.snapshot().files if there is None else there.files)
             table.commit(write)
 
         HERE.once(where, write, change)

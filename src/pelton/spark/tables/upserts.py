@@ -273,7 +273,7 @@ def location(
 
     Raises :class:`OptionError` for a path or name of another kind.
     """
-    if catalog is None and catalog_properties is None:
+    if catalog is None and not catalog_properties:
         return place(path, storage)
     from pelton.spark.iceberg.options import DEFAULT_CATALOG, address
 
