@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pelton.spark.delta.source import DeltaDataSource
 from pelton.spark.parsing import OptionError
-from pelton.spark.tables import file_writers as writers
+from pelton.spark.tables import writer as writers
 from pelton.spark.tables.places import TableError
 from tests.spark.tables_help import SCHEMA, batch_of
 

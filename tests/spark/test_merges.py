@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.spark.tables import compaction, groups, merges, upserts
+from pelton.spark.tables import compaction, merges, upserts
 from pelton.spark.tables.commits import Tables
 from pelton.spark.tables.compaction import compact
 from pelton.spark.tables.key_matching import Keys, comparable_bounds
@@ -172,7 +172,7 @@ def test_a_merge_is_one_commit_of_the_files_that_change(where):
 
 
 def test_a_large_compaction_makes_several_commits(tmp_path, monkeypatch):
-    monkeypatch.setattr(groups, "COMMIT_BYTES", 1)
+    monkeypatch.setattr(compaction, "COMMIT_BYTES", 1)
     where = place(tmp_path / "t")
     Tables().create(where, SIMPLE, ["x"])
     for k in range(6):

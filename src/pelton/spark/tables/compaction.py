@@ -16,27 +16,38 @@ gigabytes. Does not depend on Spark or the format.
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pelton.spark.tables.commits import Tables, check_there
-from pelton.spark.tables.groups import Rewritten, Small, grouped, portions, until_all_are_done
 from pelton.spark.tables.parquet import write_rows
+from pelton.spark.tables.places import TableError
 from pelton.spark.tables.rows import ahead
 from pelton.spark.tables.table import Active, FilesGoneError, Snapshot, Table, Write, unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pelton.spark.tables.table import Where
 
+TRIES = 5
+COMMIT_BYTES = 8 * 2**30
 _AT_ONCE = 2
 _COMMIT_TRIES = 8
 _READ_ROWS = 32 * 1024
 
 Group = tuple[Active, ...]
-_Rewritten = Rewritten[Active, Any]
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    """A group, and the files that now have its rows."""
+
+    group: Group
+    files: tuple[Any, ...]
 
 
 def plan(table: Table, target_bytes: int, without: Collection[str] = ()) -> list[Group]:
@@ -45,13 +56,37 @@ def plan(table: Table, target_bytes: int, without: Collection[str] = ()) -> list
     Raises :class:`TableError` for a table that cannot be compacted.
     """
     now = table.snapshot()
-    small = (
-        Small(file.stored.partition, (file.order, file.logged), file.stored.size, file)
-        for file in now.files.values()
-        if file.stored.size < target_bytes and file.logged not in without
-        if file.logged not in now.with_deletions and table.can_replace(file)
-    )
-    return grouped(small, target_bytes)
+    small: dict[Any, list[Active]] = defaultdict(list)
+    for file in now.files.values():
+        whole = file.logged not in now.with_deletions and file.logged not in without
+        if whole and file.stored.size < target_bytes and table.can_replace(file):
+            small[file.stored.partition].append(file)
+    groups: list[Group] = []
+    for files in small.values():
+        group: list[Active] = []
+        filled = 0
+        for one in sorted(files, key=lambda file: (file.order, file.logged)):
+            if group and filled + one.stored.size > target_bytes:
+                groups.append(tuple(group))
+                group, filled = [], 0
+            group.append(one)
+            filled += one.stored.size
+        groups.append(tuple(group))
+    return [group for group in groups if len(group) > 1]
+
+
+def _portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """Groups for one commit each: files that wait long for a commit may be removed as left-overs."""
+    portion: list[Group] = []
+    filled = 0
+    for group in groups:
+        portion.append(group)
+        filled += sum(file.stored.size for file in group)
+        if filled >= COMMIT_BYTES:
+            yield portion
+            portion, filled = [], 0
+    if portion:
+        yield portion
 
 
 def compact(where: Where, target_bytes: int) -> tuple[int, int]:
@@ -61,14 +96,15 @@ def compact(where: Where, target_bytes: int) -> tuple[int, int]:
     Raises :class:`TableError` when other writers change the same rows each time.
     """
     tables = Tables()
-
-    def attempt() -> tuple[int, list[_Rewritten]]:
-        table = tables.there(where)
-        groups = plan(table, target_bytes)
-        parts = portions(groups, lambda file: file.stored.size)
-        return len(groups), [each for part in parts for each in rewrite(tables, where, part)]
-
-    return until_all_are_done(where, attempt)
+    removed = added = 0
+    for _ in range(TRIES):
+        groups = plan(tables.there(where), target_bytes)
+        done = [each for part in _portions(groups) for each in rewrite(tables, where, part)]
+        removed += sum(len(each.group) for each in done)
+        added += sum(len(each.files) for each in done)
+        if len(done) == len(groups):
+            return removed, added
+    raise TableError(f"other writers change {where} each time before its compaction is committed")
 
 
 def rewrite(tables: Tables, where: Where, groups: Sequence[Group]) -> list[_Rewritten]:
