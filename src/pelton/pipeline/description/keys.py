@@ -92,6 +92,8 @@ UPSERT = (
     Key("sequence", "Column that orders the rows of a key; seq."),
     Key("sums", "Columns that are added up over all rows of a key."),
     Key("deleteWhen", "A condition: a row that meets it removes the row of its key."),
+    Key("keepDeleted", "How long a deleted row stays, so that no older one comes back: 7d."),
+    Key("history", "true keeps every version of each key, with valid_from and valid_to."),
     Key("mergeSchema", "true adds columns that the table does not have."),
     Key(
         "ifBehind",

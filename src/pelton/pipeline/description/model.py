@@ -110,6 +110,8 @@ class Upsert:
     error_path: str | None = None
     catalog: str | None = None
     catalog_properties: dict[str, str] = field(default_factory=dict, repr=False)
+    keep_deleted_hours: int | None = None
+    history: bool = False
 
 
 @dataclass(frozen=True)

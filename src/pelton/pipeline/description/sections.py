@@ -248,6 +248,9 @@ class Sections:
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
         if sums and delete_when is not None:
             fields.problem("sums", "sums of rows that deleteWhen removes are unknown")
+        keep_deleted = fields.parsed("keepDeleted", hours)
+        history = fields.flag("history")
+        _check_history(fields)
         merge_schema = fields.flag("mergeSchema")
         if_behind = fields.word("ifBehind", (FAIL, BEGIN, FILL)) or FAIL
         maintain_every = fields.parsed("maintainEvery", count)
@@ -293,6 +296,8 @@ class Sections:
             error_path,
             catalog,
             short_properties,
+            keep_deleted,
+            history,
         )
 
     def _fields(self, label: str, value: Value, line: int, known: tuple[Key, ...]) -> Fields | None:
@@ -384,6 +389,14 @@ def _taken(fields: Fields, prefix: str) -> dict[str, Text]:
 
 def _texts(given: dict[str, Text]) -> dict[str, str]:
     return {name: text.value for name, text in given.items()}
+
+
+def _check_history(fields: Fields) -> None:
+    if fields.has("keepDeleted") and not fields.has("deleteWhen"):
+        fields.problem("keepDeleted", "keepDeleted is for deleteWhen, which is missing")
+    for what in ("sums", "keepDeleted"):
+        if fields.has("history") and fields.has(what):
+            fields.problem("history", f"a history has every row; leave out {what}")
 
 
 def _watermark(fields: Fields) -> tuple[str, str] | None:

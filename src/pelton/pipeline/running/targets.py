@@ -220,6 +220,7 @@ def _look_at_iceberg(options: Mapping[str, str], replaces: bool) -> None:
 
 def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str) -> None:
     from pelton.spark.tables.commits import HERE, format_of
+    from pelton.spark.tables.histories import check_table, with_validity
     from pelton.spark.tables.schemas import arrow_schema
     from pelton.spark.tables.table import Write
     from pelton.spark.tables.upserts import check_columns, location, look_at
@@ -232,5 +233,8 @@ def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str)
     table = HERE.opened(place)
     if table is not None:
         rows = arrow_schema(schema, format_of(place))
+        check_table(table, history=into.history)
+        if into.history:
+            rows = with_validity(rows, into.sequence, deletes=into.delete_when is not None)
         table.check(Write(schema=rows, merge_schema=into.merge_schema))
         table.check_rules()

@@ -110,6 +110,8 @@ def write_upsert(
         sequence=into.sequence,
         sums=into.sums,
         delete_when=into.delete_when,
+        keep_deleted_hours=into.keep_deleted_hours,
+        history=into.history,
         merge_schema=into.merge_schema,
         storage=into.storage or None,
         query_id=query_id,

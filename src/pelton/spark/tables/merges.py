@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FILE_BYTES = 128 * 2**20
 _READ_ROWS = 32 * 1024
 _LOOKED_UP_ROWS = 256 * 1024
+DELETED_AT = "deleted_at"
+"""The column of a table that keeps deleted rows for a time: when the row was deleted."""
 _Numbers = np.ndarray[Any, Any]
 
 
@@ -72,14 +74,21 @@ class _Found:
 class Merge:
     """The merge of one batch into one table."""
 
-    def __init__(self, batch: KeyedRows, write: Write) -> None:
-        """Raises :class:`TableError` when two rows have the same key, or sequences are nested."""
+    def __init__(self, batch: KeyedRows, write: Write, forget_before: float | None = None) -> None:
+        """Rows that were deleted before ``forget_before`` are left out of the files that it writes.
+
+        Raises :class:`TableError` when two rows have the same key, or sequences are nested."""
         if pa.types.is_nested(batch.rows.schema.field(batch.sequence).type):
             raise TableError(
                 f"upsert: {batch.sequence} must be a plain value, by which rows are newer"
             )
         self._batch = batch
         self._write = write
+        self._forget = (
+            None
+            if forget_before is None
+            else pa.scalar(int(forget_before * 1_000_000)).cast(pa.timestamp("us", "UTC"))
+        )
         self._keys = Keys(batch.rows, batch.keys)
         self._sequence = batch.rows.column(batch.sequence).combine_chunks()
         self._deletes: _Numbers = batch.deletes.to_numpy(zero_copy_only=False)
@@ -236,9 +245,9 @@ class Merge:
             changed, ours = newer[begin:end], at[begin:end]
             begin = end
             if not changed.any():
-                yield rows
+                yield self._remembered(rows)
                 continue
-            yield rows.filter(pa.array(~changed))
+            yield self._remembered(rows.filter(pa.array(~changed)))
             update = changed.copy()
             update[changed] = ~self._deletes[ours[changed]]
             old = rows.filter(pa.array(update))
@@ -246,6 +255,13 @@ class Merge:
             yield from _as(schema, [columns[one.name] for one in schema])
         if begin != len(at):
             raise TableError(f"{file.logged} changed while it was read")
+
+    def _remembered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without those that were deleted long ago."""
+        if self._forget is None or DELETED_AT not in rows.schema.names:
+            return rows
+        gone = pc.less(rows[DELETED_AT], self._forget).fill_null(False)
+        return rows.filter(pc.invert(gone)) if gone.true_count else rows
 
     def _merged(self, old: pa.RecordBatch, at: _Numbers) -> dict[str, Any]:
         """The columns of rows of a file, with those of the batch's rows ``at`` in their place."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -36,9 +37,15 @@ from pelton.spark.tables.behind import Watched
 from pelton.spark.tables.commits import HERE, format_of
 from pelton.spark.tables.evolution import conformed
 from pelton.spark.tables.fitting import fits
+from pelton.spark.tables.histories import (
+    PARTITION_BY,
+    HistoryMerge,
+    check_table,
+    with_validity,
+)
 from pelton.spark.tables.maintenance import maintain_regularly
 from pelton.spark.tables.marks import Mark
-from pelton.spark.tables.merges import Merge
+from pelton.spark.tables.merges import DELETED_AT, Merge
 from pelton.spark.tables.options import KEEP_HOURS
 from pelton.spark.tables.places import TableError, place
 from pelton.spark.tables.table import KeyedRows, Upserted, Write
@@ -68,6 +75,8 @@ def upsert(
     sequence: str = "seq",
     sums: Sequence[str] = (),
     delete_when: str | None = None,
+    keep_deleted_hours: int | None = None,
+    history: bool = False,
     merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
     catalog: str | None = None,
@@ -81,39 +90,36 @@ def upsert(
 ) -> Upserted:
     """Keep in the table at ``path``, for each of ``keys``, the row with the greatest ``sequence``.
 
-    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates
-    the table when it does not exist. With the name of a ``catalog``, or with ``catalog_properties``, ``path`` is
-    the name of an Iceberg table there, such as ``sales.orders``; otherwise it is that of a Delta table.
-    ``sums`` are columns whose values are added up over all rows of a key, once for each batch of the query, while
-    the other columns are those of the newest row.
-    ``delete_when`` is a condition of Spark's SQL over the columns: a row that meets it removes the row of
-    its key if that is older, and is not inserted; an older row in a later batch inserts the key again.
-    ``merge_schema`` adds columns that the table lacks. ``query_id`` is that of the query that runs the
-    batch, unless given. ``if_behind="begin"`` goes on with a table that is gone or holds less than
-    before; ``if_behind="fill"`` puts the query back to the table's last batch, and ends it.
-    ``maintain_every`` maintains the table after so many commits, and keeps the files of the versions of
-    the last ``keep_hours``. A row with a text that is not UTF-8, a date outside the years 1 to 9999, or a
-    null as key or sequence fails the batch; with ``on_row_error="side"`` it goes to the folder
-    ``error_path``, and a warning says how many rows went there.
+    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. Creates the table
+    when it does not exist: a Delta table, or with a ``catalog`` or ``catalog_properties`` an Iceberg table of the
+    name ``path``. docs/reference/pipeline.md has all arguments as keys of a sink.
 
-    Raises :class:`TableError`: the table is behind its query, a row fails the batch, the columns
-    don't fit, another driver runs the same query, or the store fails.
+    Rows of a key with a greater sequence stay, but all add to ``sums``. ``delete_when`` is a condition of Spark's
+    SQL: a row that meets it removes an older row of its key; ``keep_deleted_hours`` keeps it so long with
+    the time in ``deleted_at``, so that no older row comes back. ``history`` keeps every version
+    (:mod:`pelton.spark.tables.histories`). A row with a text that is not UTF-8, a date outside the years 1 to 9999, or
+    a null as key or sequence fails the batch, or goes to ``error_path`` (``on_row_error="side"``).
+
+    Raises :class:`TableError`, also when the table is behind its query or another driver runs the query.
     """
     check_columns(rows.schema, keys, sequence, sums, delete_when)
+    check_together(sums, delete_when, keep_deleted_hours, history=history)
     aside = AsideOptions(on_row_error, None if error_path is None else os.fspath(error_path))
     required = (*keys, sequence) if aside.on_row_error == SIDE else ()
     where = location(path, storage, catalog, catalog_properties)
     mark = _mark(rows, batch_id, query_id)
-    checkpoint = checkpoint_of(rows)
-    watched = Watched(memory_of(checkpoint, str(where)), if_behind)
-    look_at(where, watched, batch=batch_id)
-    each = checkpoint is not None and watched.memory.checkpoint is None
-    if each:
-        watched.compare(HERE.last_of(where, Mark(mark.name, 0)), batch_id)
+    watched, each = _watched(rows, where, mark, if_behind)
     side = Aside(aside, mark.name, mark.number, 0, required)
-    newest_rows = _collected(rows, keys, sequence, sums, delete_when, required, side)
+    found = (
+        _every_row(rows, delete_when, side)
+        if history
+        else _collected(rows, keys, sequence, sums, delete_when, required, side)
+    )
+    forget_before = None
+    if keep_deleted_hours is not None:
+        found, forget_before = _with_tombstones(found, time.time(), keep_deleted_hours)
     done = merge(
-        newest_rows,
+        found,
         where,
         keys=keys,
         sequence=sequence,
@@ -122,8 +128,10 @@ def upsert(
         merge_schema=merge_schema,
         again_until=repeated_until(watched.memory.checkpoint),
         each=each,
+        history=history,
+        forget_before=forget_before,
     )
-    watched.taken(mark, rows=newest_rows.num_rows > 0)
+    watched.taken(mark, rows=found.num_rows > 0)
     if done != Upserted() and maintain_every is not None:
         maintain_regularly(where, maintain_every, keep_hours)
     side.warn(stacklevel=3)
@@ -150,6 +158,57 @@ def check_columns(
             )
     if sums and delete_when is not None:
         raise TableError("upsert: sums of rows that are deleted are unknown; leave out one of both")
+
+
+def _watched(rows: DataFrame, where: Where, mark: Mark, if_behind: str) -> tuple[Watched, bool]:
+    """The note of what the table held, and whether every batch must leave its mark."""
+    checkpoint = checkpoint_of(rows)
+    watched = Watched(memory_of(checkpoint, str(where)), if_behind)
+    look_at(where, watched, batch=mark.number)
+    each = checkpoint is not None and watched.memory.checkpoint is None
+    if each:
+        watched.compare(HERE.last_of(where, Mark(mark.name, 0)), mark.number)
+    return watched, each
+
+
+def check_together(
+    sums: Sequence[str], delete_when: str | None, keep_deleted_hours: int | None, *, history: bool
+) -> None:
+    """Raises :class:`TableError` for arguments that contradict one another."""
+    if history and sums:
+        raise TableError("upsert: a history has every row; leave out sums or history")
+    if history and keep_deleted_hours is not None:
+        raise TableError("upsert: a history keeps deleted rows; leave out how long")
+    if keep_deleted_hours is not None and delete_when is None:
+        raise TableError("upsert: no row is deleted without delete_when, so none is kept")
+
+
+def _every_row(rows: DataFrame, delete_when: str | None, aside: Aside) -> pa.Table:
+    """All rows of a batch; those that do not fit go aside."""
+    from pyspark.sql import functions as F  # noqa: N812  the customary name
+
+    if delete_when is not None:
+        rows = rows.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    found = rows.toArrow()
+    try:
+        kept = list(aside.fit(found.to_batches()))
+    except RowUnfit as error:
+        raise TableError(f"upsert: {error}") from None
+    aside.close()
+    return pa.Table.from_batches(kept, found.schema)
+
+
+def _with_tombstones(rows: pa.Table, now: float, keep_hours: int) -> tuple[pa.Table, float]:
+    """Rows that delete become rows of the table, with the time in a column; and before when others are forgotten."""
+    if DELETED_AT in rows.column_names:
+        raise TableError(
+            f"upsert: the table has its own column {DELETED_AT}; rename that of the rows"
+        )
+    kind = pa.timestamp("us", "UTC")
+    at = pa.scalar(int(now * 1_000_000), pa.int64()).cast(kind)
+    deleted = pc.if_else(rows[_DELETE].fill_null(False), at, pa.scalar(None, kind))
+    kept = rows.drop_columns([_DELETE]).append_column(pa.field(DELETED_AT, kind), deleted)
+    return kept, now - keep_hours * 3600
 
 
 def _collected(
@@ -380,9 +439,12 @@ def merge(
     merge_schema: bool = False,
     again_until: int = -1,
     each: bool = False,
+    history: bool = False,
+    forget_before: float | None = None,
 ) -> Upserted:
-    """Do the work of :func:`upsert` for collected rows, one per key.
+    """Do the work of :func:`upsert` for collected rows, one per key; all of them with ``history``.
 
+    Rows that were deleted before ``forget_before`` (seconds since 1970) are left out of files that are written anew.
     Two columns are not for the table: one is true where there were nulls, one where the row deletes.
     Without rows nothing is committed except, with ``each``, the mark.
     """
@@ -392,10 +454,24 @@ def merge(
         raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
     form = format_of(where)
     schema = pa.schema([pa.field(name, _type(rows.schema.field(name), form)) for name in names])
+    if history:
+        return _merge_history(
+            rows.select(names),
+            rows,
+            where,
+            schema,
+            keys,
+            sequence,
+            mark,
+            merge_schema=merge_schema,
+            again_until=again_until,
+            each=each,
+        )
     need = Write(schema=schema, merge_schema=merge_schema)
     table = HERE.prepare(where, need) if form.columns_first else HERE.opened(where)
     target = None
     if table is not None:
+        check_table(table, history=False)
         # Keys are compared with those of files: in the table's types and under its names.
         schema = table.check(need).columns
         called = dict(zip(names, schema.names, strict=True))
@@ -412,17 +488,71 @@ def merge(
         target=target,
     )
     if not rows.num_rows:
-        if each:
-            HERE.commit(where, write)
-        elif HERE.opened(where) is None:
-            HERE.create(where, schema)
-        return Upserted()
+        return _without_rows(where, write)
     deletes = pa.repeat(False, rows.num_rows)
     if _DELETE in rows.column_names:
         deletes = rows[_DELETE].combine_chunks().fill_null(False)
     batches = [conformed(each, schema) for each in rows.select(names).to_batches()]
     table_rows = pa.Table.from_batches(batches, schema)
-    merging = Merge(KeyedRows(table_rows, deletes, tuple(keys), sequence, tuple(sums)), write)
+    merging = Merge(
+        KeyedRows(table_rows, deletes, tuple(keys), sequence, tuple(sums)), write, forget_before
+    )
+    return merging.did if HERE.once(where, write, merging.commit) else Upserted()
+
+
+def _without_rows(where: Where, write: Write) -> Upserted:
+    if write.each:
+        HERE.commit(where, write)
+    elif HERE.opened(where) is None:
+        HERE.create(where, write.schema, write.partition_by or ())
+    return Upserted()
+
+
+def _merge_history(
+    rows: pa.Table,
+    given: pa.Table,
+    where: Where,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    sequence: str,
+    mark: Mark,
+    *,
+    merge_schema: bool,
+    again_until: int,
+    each: bool,
+) -> Upserted:
+    form = format_of(where)
+    deletes = (
+        given[_DELETE].combine_chunks().fill_null(False) if _DELETE in given.column_names else None
+    )
+    whole = with_validity(schema, sequence, deletes=deletes is not None)
+    need = Write(schema=whole, partition_by=PARTITION_BY, merge_schema=merge_schema)
+    if (table := HERE.opened(where)) is not None:
+        check_table(table, history=True)
+    table = HERE.prepare(where, need) if form.columns_first else table
+    target = None
+    if table is not None:
+        whole = table.check(need).columns
+        called = dict(zip(need.schema.names, whole.names, strict=True))
+        keys, sequence = [called[key] for key in keys], called[sequence]
+        target = table.target(whole) if form.columns_first else None
+    write = Write(
+        schema=whole,
+        partition_by=PARTITION_BY,
+        mark=mark,
+        merge_schema=merge_schema,
+        check_again=False,
+        again_until=again_until,
+        each=each,
+        target=target,
+    )
+    if not rows.num_rows:
+        return _without_rows(where, write)
+    own = pa.schema(list(whole)[: len(schema.names)])
+    batches = [conformed(batch, own) for batch in rows.to_batches()]
+    merging = HistoryMerge(
+        pa.Table.from_batches(batches, own), deletes, tuple(keys), sequence, write
+    )
     return merging.did if HERE.once(where, write, merging.commit) else Upserted()
 
 
