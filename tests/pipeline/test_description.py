@@ -174,7 +174,7 @@ sinks:
         ("from: [raw, names]", "from: [raw, names, late]", 7, "form a cycle: "),
         (", static: true", "", 0, None),
         ("from: [raw, names]", "from: [names]", 20, "all its sources are static"),
-        ("late: {from: checked.rejected", "late: {from: parsed.rejected", 18, "needs expect in parsed"),
+        ("late: {from: checked.rejected", "late: {from: parsed.rejected", 18, "needs expect or onError in parsed"),
         ("  back: {from", "  raw: {from", 23, "raw is taken already, in line 4"),
         ("  back: {from", "  table: {from", 23, "table occurs twice, first in line 20"),
         ("back: {from: checked", "back: {from: table", 23, "table is a sink, which cannot be read"),

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pelton.client.sync import connect
 from pelton.pipeline import load, run
 from pelton.pipeline.description.problems import PipelineError
-from pelton.pipeline.running.frames import StepError
+from pelton.pipeline.running.stages import StepError
 from tests.peers import available_servers, start_server
 
 if TYPE_CHECKING:

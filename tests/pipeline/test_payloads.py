@@ -304,10 +304,12 @@ def test_what_the_file_cannot_say(step: str, said: str, tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_not_there(ran: Any, publish: Any) -> None:
-    from pelton.pipeline.running.frames import StepError
+    from pelton.pipeline.running.stages import StepError
 
     publish({"id": 1})
-    with pytest.raises(StepError, match=r"steps\.orders: there is no column dta with payloads"):
+    with pytest.raises(
+        StepError, match=r"steps\.orders: json: there is no column dta with payloads"
+    ):
         ran(STEP.replace("KEYS", "column: dta, schema: id long"), TABLE)
 
 

@@ -23,8 +23,9 @@ from pelton.client.sync import connect
 from pelton.pipeline import load, run
 from pelton.pipeline.children import started_at
 from pelton.pipeline.running import command, engine
-from pelton.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
+from pelton.pipeline.running.frames import Frames, keeps_state, shared_nodes
 from pelton.pipeline.running.live import read_live
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.status import status_of
 from pelton.pipeline.running.supervising import QueryEndedError
 from pelton.pipeline.running.upgrade import upgrade_of
@@ -218,8 +219,10 @@ def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js,
         assert "\n" not in str(raised.value)
         return str(raised.value)
 
-    assert "checked: [UNRESOLVED_COLUMN" in complaint("number < 1000000", "nunber < 1000000")
-    assert "steps.named: " in complaint("left join names", "left join nmaes")
+    assert "checked: expect.small: [UNRESOLVED_COLUMN" in complaint(
+        "number < 1000000", "nunber < 1000000"
+    )
+    assert "steps.named: sql: " in complaint("left join names", "left join nmaes")
     assert "sums: its input keeps state" in complaint(
         "mode: update, query: own", "mergeSchema: true"
     )
@@ -294,7 +297,7 @@ def test_targets_are_looked_at_before_anything_is_committed(tmp_path, server, js
             r"sinks.latest: .*column seq is .*, in the table string",
             r"sinks.back: no stream on .* takes subject back.x",
             r"sinks.kept: there is no bucket none on",
-            r"sinks.over: \[UNRESOLVED_COLUMN",
+            r"sinks.over: where: \[UNRESOLVED_COLUMN",
         ),
         strict=True,
     ):
@@ -377,8 +380,8 @@ def dies_behind(name, batches):
     """Writes batches as the engine does, and dies when a sink has taken so many."""
     taken = []
 
-    def write(sink, rows, query, batch):
-        write_batch(sink, rows, query, batch)
+    def write(sink, *arguments, **options):
+        write_batch(sink, *arguments, **options)
         taken.append(sink.name)
         if taken.count(name) == batches:
             raise RuntimeError("told to die")

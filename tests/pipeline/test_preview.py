@@ -12,8 +12,8 @@ from pelton.cli.__main__ import main
 from pelton.client.sync import connect
 from pelton.pipeline import load
 from pelton.pipeline.running import preview
-from pelton.pipeline.running.frames import StepError
 from pelton.pipeline.running.preview import named, previews, readable
+from pelton.pipeline.running.stages import StepError
 from tests.peers import available_servers, start_server
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_some_messages_are_read(shown: Any) -> None:
     ("name", "begin", "text"),
     [
         ("parsd", None, "there is no source, step or sink parsd; did you mean parsed"),
-        ("nothing.rejected", None, "nothing is no step with expect"),
+        ("nothing.rejected", None, "nothing has neither expect nor onError"),
         ("raw", "500", "raw: .*500"),
         ("raw", "soon", "sources.raw: option startingOffsets is 'soon'"),
     ],
@@ -116,7 +116,9 @@ def test_what_cannot_be_shown(shown: Any, name: str, begin: str | None, text: st
 
 def test_a_fault_of_spark_has_its_place(file: Path, shown: Any) -> None:
     file.write_text(file.read_text().replace("number > 0", "nunber > 0"))
-    with pytest.raises(StepError, match=r"shop\.yaml:\d+: sinks\.table: \[UNRESOLVED_COLUMN"):
+    with pytest.raises(
+        StepError, match=r"shop\.yaml:\d+: sinks\.table: where: \[UNRESOLVED_COLUMN"
+    ):
         shown("table")
     file.write_text(file.read_text().replace("stream: EMPTY", "stream: NOWHERE"))
     with pytest.raises(StepError, match=r"sources\.empty: there is no stream NOWHERE"):
@@ -147,7 +149,9 @@ def test_the_command(
     assert "none: 0 rows" in out
     assert main(["pipeline", "show", str(file), "bad", "--rows", "1", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
     row = {"seq": 10, "number": None, "rejected_because": ["is_number"]}
-    assert json.loads(line) == {"step": "bad", "row": row}
+    message = {"stream": "IN", "subject": "in", "data": "eA==", "ts": found["row"]["ts"]}
+    assert found == {"step": "bad", "row": {**row, **message}}
     assert main(["pipeline", "show", str(file), "bd"]) == 1
     assert "did you mean bad?" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import yaml
 from pelton.pipeline.description import keys
 from pelton.pipeline.description.options import PATHS
 from pelton.pipeline.description.reading import read
-from pelton.pipeline.running.frames import REASONS
+from pelton.pipeline.running.rejected import REASONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "pipeline.md").read_text()
 
@@ -51,11 +51,12 @@ def test_what_else_the_page_says():
 
 def test_the_files_of_the_how_to_are_well():
     how_to = (Path(__file__).parents[2] / "docs" / "howto" / "build-a-pipeline.md").read_text()
-    first, more = (
-        yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", how_to, re.DOTALL)[::2]
+    first, throws, _, more, _ = (
+        yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", how_to, re.DOTALL)
     )
     assert read(yaml.safe_dump(first), Path("/x/orders.yaml"), environment={}).sinks
     for part in ("sources", "steps", "sinks"):
+        first[part].update(throws.get(part, {}))
         first[part].update(more[part])
     for name in ("named", "all"):
         first["sinks"][f"{name}_rows"] = {"from": name, "format": "console"}

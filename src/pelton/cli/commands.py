@@ -59,7 +59,7 @@ TOP: dict[str, Row] = {
     "account": ("The account: info, report, backup, restore, tls.", "tree", "account"),
     "auth": ("Operators, accounts, users and their keys, as JWTs.", "tree", "auth"),
     "audit": ("Check a whole deployment: gather, analyze, checks.", "tree", "audit"),
-    "pipeline": ("A pipeline in a file: check, test, run, watch.", "tree", "pipeline"),
+    "pipeline": ("A pipeline in a file: check, test, run, watch, replay.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "explain": ("Say why a consumer does not deliver a message.", "consumers.explain", "explain"),
     "replay": (
@@ -183,6 +183,7 @@ PIPELINE: dict[str, Row] = {
     "rebuild": ("Make the table of a sink anew.", "spark.backfill", "rebuild"),
     "status": ("Show the progress of a pipeline.", "spark.pipeline", "status"),
     "watch": ("Show a running pipeline, live.", "spark.pipeline_watch", "watch"),
+    "replay": ("Process rejected messages again.", "spark.pipeline", "replay"),
     "init": ("Print a first file.", "spark.pipeline", "init"),
 }
 TABLES: dict[str, Row] = {

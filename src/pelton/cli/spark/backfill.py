@@ -144,8 +144,8 @@ def _told() -> Iterator[None]:
     """Faults as lines."""
     try:
         from pelton.pipeline.backfilling.ranges import LedgerError
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.queries import StateError
+        from pelton.pipeline.running.stages import StepError
         from pelton.spark.java import JavaNotFoundError
     except ModuleNotFoundError as problem:
         raise click.ClickException(str(not_installed(problem, "spark"))) from None

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pelton.pipeline.description.model import Pipeline
-    from pelton.pipeline.description.problems import Problem
     from pelton.pipeline.running.preview import Preview
     from pelton.pipeline.running.queries import Query
     from pelton.pipeline.running.status import QueryStatus, Status
+    from pelton.pipeline.running.targets import Findings
 
 F = TypeVar("F", bound="Callable[..., Any]")
 STATE = click.option(
@@ -81,29 +81,51 @@ def load_file(file: str, state: str | None, target: str | None = None) -> Pipeli
 @click.command()
 @FILE
 @STATE
-@click.option("--sql/--no-sql", default=True, help="Check all SQL with Spark's parser; needs Java.")
+@click.option("--sql/--no-sql", default=True, help="Have Spark check all SQL; needs Java.")
+@click.option("--ask-servers", is_flag=True, help="Check streams, buckets and distant tables too.")
 @command
 @click.pass_obj
-def check(session: Session, file: str, state: str | None, sql: bool) -> int:
+def check(session: Session, file: str, state: str | None, sql: bool, ask_servers: bool) -> int:
     """Check FILE and draw its graph; runs nothing.
 
-    Loads the functions that the file names, and parses its SQL in a JVM that ends at once. Asks no
-    server. Exit status: 1 if the file has faults; each is a line with its place.
+    Loads the functions that the file names, and makes all steps on a Spark session that ends at once:
+    it finds unknown columns and functions, wrong types, and targets on this machine whose columns do not
+    fit. Asks servers only with --ask-servers. Exit status: 1 if the file has faults; each is a line with
+    its place.
     """
     pipeline = load_file(file, state)
-    queries = planned(pipeline, _wrong_sql(pipeline) if sql else [])
+    queries, problems = planned(pipeline)
+    notes: list[str] = []
+    if sql:
+        found = _analysed(pipeline, queries, ask_servers=ask_servers)
+        problems += [line for line in found.problems if line not in problems]
+        notes = [*found.warnings, *found.notes]
+    elif ask_servers:
+        from pelton.pipeline.running.targets import look_at_servers
+
+        problems += look_at_servers(pipeline, queries)
+    if problems:
+        raise Wrong("\n".join(sorted(problems, key=_line)))
     from pelton.pipeline.description.drawing import draw
 
     lines = [pipeline.hide(line) for line in draw(pipeline)]
     if session.as_json:
-        found = [asdict(query) for query in queries]
+        parts = [asdict(query) for query in queries]
         doubts = [asdict(each) for each in pipeline.warnings]
         print_json(
-            {"pipeline": pipeline.name, "queries": found, "graph": lines, "warnings": doubts}
+            {
+                "pipeline": pipeline.name,
+                "queries": parts,
+                "graph": lines,
+                "warnings": doubts,
+                "notes": notes,
+            }
         )
         return 0
     for warning in pipeline.warnings:
         click.echo(f"pelton: warning: {pipeline.file}:{warning.line}: {warning.text}", err=True)
+    for note in notes:
+        click.echo(f"pelton: warning: {note}", err=True)
     print(f"{pipeline.name}: {file} is valid")
     print("\n".join(["", *lines, ""]))
     for query in queries:
@@ -111,32 +133,40 @@ def check(session: Session, file: str, state: str | None, sql: bool) -> int:
     return 0
 
 
-def _wrong_sql(pipeline: Pipeline) -> list[Problem]:
+def _line(problem: str) -> int:
+    number = problem.partition(": ")[0].rpartition(":")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _analysed(pipeline: Pipeline, queries: list[Query], *, ask_servers: bool) -> Findings:
+    from pelton.pipeline.running.targets import Findings
+
     try:
-        from pelton.pipeline.running.syntax import check_syntax
-        from pelton.spark.java import JavaNotFoundError
+        from pelton.pipeline.running.analysis import analyse
+        from pelton.pipeline.running.preview import session_of
+        from pelton.pipeline.running.stages import StepError
+        from pelton.spark.java import JavaNotFoundError, ensure_java
 
-        return check_syntax(pipeline)
-    except (ImportError, JavaNotFoundError) as error:
-        click.echo(f"pelton: warning: SQL is not checked: {error}", err=True)
-        return []
+        ensure_java()
+        with session_of(pipeline, to_analyse=True) as spark:
+            return analyse(pipeline, spark, queries, ask_servers=ask_servers)
+    except (ImportError, JavaNotFoundError, StepError) as error:
+        return Findings(pipeline, notes=[f"SQL is not checked: {error}"])
 
 
-def planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
-    """The queries that a run would have; reports their faults together with ``problems``."""
+def planned(pipeline: Pipeline) -> tuple[list[Query], list[str]]:
+    """The queries that a run would have, and what is wrong with them and with the functions."""
     from pelton.pipeline.description.functions import check_functions
     from pelton.pipeline.description.problems import PipelineError
     from pelton.pipeline.running.queries import StateError, committed, plan, recall
 
-    problems = [*problems, *check_functions(pipeline)]
+    problems = check_functions(pipeline)
     try:
         memory = recall(pipeline.state, pipeline.name)
     except StateError as error:
         raise Wrong(str(error)) from None
     queries, more = plan(pipeline, memory, lambda query: committed(pipeline.state, query))
-    if problems or more:
-        raise Wrong(str(PipelineError(pipeline.file, [*problems, *more])))
-    return queries
+    return queries, PipelineError(pipeline.file, [*problems, *more]).lines()
 
 
 @click.command()
@@ -267,8 +297,8 @@ def show(
     from pelton.spark.java import JavaNotFoundError, ensure_java
 
     try:
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.preview import named, previews, readable, session_of
+        from pelton.pipeline.running.stages import StepError
 
         ensure_java()
         names = named(pipeline, name)
@@ -298,6 +328,59 @@ def print_preview(
         print(f"{'' if first else chr(10)}{preview.name}: {preview.rows.num_rows} rows")
     lines = zip(*(column.to_pylist() for column in preview.rows.columns), strict=True)
     print_table(preview.rows.column_names, [tuple(cell(value) for value in line) for line in lines])
+
+
+@click.command()
+@FILE
+@click.argument("sink", metavar="SINK")
+@click.option("--where", metavar="CONDITION", help="Only rows of the table that meet this, in SQL.")
+@click.option("--dry-run", is_flag=True, help="Show what would pass, and write nothing.")
+@STATE
+@command
+@click.pass_obj
+def replay(
+    session: Session, file: str, sink: str, where: str | None, dry_run: bool, state: str | None
+) -> int:
+    """Process the rejected messages of SINK again, with the steps as FILE has them now.
+
+    SINK is a sink that keeps step.rejected in a table. Its messages are read from their streams again; those that
+    pass go to the other sinks of the step, each once, however often you replay. Exit status: 1 after an error.
+
+    \b
+    pelton pipeline replay orders.yaml bad_orders --dry-run
+    pelton pipeline replay orders.yaml bad_orders --where "seq > 41"
+    """
+    pipeline = load_file(file, state)
+    from pelton.spark.java import JavaNotFoundError, ensure_java
+
+    try:
+        from pelton.pipeline.running.preview import session_of
+        from pelton.pipeline.running.replaying import replay, replayed_step
+        from pelton.pipeline.running.stages import StepError
+
+        ensure_java()
+        replayed_step(pipeline, sink)
+        with session_of(pipeline) as spark:
+            found = replay(pipeline, spark, sink, where=where, dry_run=dry_run)
+    except ModuleNotFoundError as problem:
+        raise click.ClickException(str(not_installed(problem, "spark"))) from None
+    except (StepError, JavaNotFoundError) as error:
+        raise Wrong(str(error)) from None
+    if session.as_json:
+        print_json({**asdict(found), "dry_run": dry_run})
+        return 0
+    facts = [
+        ("rejected messages", number(found.rejected)),
+        ("replayed before", number(found.before)),
+        ("would pass" if dry_run else "replayed now", number(found.replayed)),
+        *((f"rows into {name}", number(rows)) for name, rows in found.rows.items()),
+        ("still rejected", number(len(found.failing))),
+        ("gone", number(len(found.gone))),
+    ]
+    print_facts(sink, facts)
+    for line in found.gone:
+        click.echo(f"pelton: warning: {line}", err=True)
+    return 0
 
 
 @click.command()

@@ -41,8 +41,8 @@ def test(session: Session, file: str, name: str | None, junit: str | None) -> in
     from pelton.spark.java import JavaNotFoundError, ensure_java
 
     try:
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.preview import session_of
+        from pelton.pipeline.running.stages import StepError
         from pelton.pipeline.testing.reporting import write_junit
         from pelton.pipeline.testing.running import session_settings
 
@@ -152,8 +152,8 @@ def sample(
     from pelton.spark.java import JavaNotFoundError, ensure_java
 
     try:
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.preview import readable, session_of
+        from pelton.pipeline.running.stages import StepError
         from pelton.pipeline.testing.sampling import samples, source_of
 
         ensure_java()

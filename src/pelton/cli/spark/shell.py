@@ -54,8 +54,8 @@ def shell(file: str) -> int:
     from pelton.spark.java import JavaNotFoundError, ensure_java
 
     try:
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.preview import session_of
+        from pelton.pipeline.running.stages import StepError
 
         ensure_java()
         with session_of(pipeline) as spark, _Workbench(file, pipeline, spark) as bench:
@@ -144,8 +144,8 @@ class _Workbench:
     def _call(self, work: Callable[[], T]) -> T:
         """Do Spark's work; Ctrl-C cancels its jobs. Raises ClickException for what goes wrong."""
         from pelton.pipeline.description.problems import PipelineError
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.queries import StateError
+        from pelton.pipeline.running.stages import StepError
         from pelton.pipeline.running.supervising import QueryEndedError, brief
 
         future = self._thread.submit(work)
@@ -186,11 +186,14 @@ class _Workbench:
     def check(self, words: str) -> bool:
         _arguments(words, most=0)
         pipeline = self._loaded()
-        from pelton.pipeline.testing.analysing import analyse
+        from pelton.pipeline.running.analysis import analyse
 
-        planned(pipeline, [])
-        if problems := self._call(lambda: analyse(pipeline, self._spark)):
+        queries, problems = planned(pipeline)
+        found = self._call(lambda: analyse(pipeline, self._spark, queries))
+        if problems := [*problems, *(line for line in found.problems if line not in problems)]:
             raise Wrong("\n".join(problems))
+        for line in [*found.warnings, *found.notes]:
+            print(f"pelton: warning: {line}", file=sys.stderr)
         print(f"{pipeline.name}: {self._file} is valid")
         return True
 

@@ -22,12 +22,11 @@ from pelton.pipeline.backfilling.reading import (
     sources_of,
 )
 from pelton.pipeline.children import Children, FolderInUseError
-from pelton.pipeline.description.formats import ICEBERG
 from pelton.pipeline.description.functions import carry_modules
-from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.description.model import DELTA, ICEBERG
 from pelton.pipeline.description.problems import did_you_mean
-from pelton.pipeline.running.frames import StepError
 from pelton.pipeline.running.queries import StateError, recall
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.running.writing import write_batch, write_upsert
 from pelton.spark.parsing import OptionError

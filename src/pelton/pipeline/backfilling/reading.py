@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.graph import streams_of
-from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.frames import Frames, keeps_state
 from pelton.pipeline.running.preview import first_rows
 from pelton.pipeline.running.schemas import QuerySchemas
+from pelton.pipeline.running.stages import StepError
 from pelton.spark.reading.lookups import Lookups
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.positions import EARLIEST, Position

@@ -27,8 +27,8 @@ from pelton.pipeline.backfilling.reading import (
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.model import DELTA
 from pelton.pipeline.description.problems import did_you_mean
-from pelton.pipeline.running.frames import StepError
 from pelton.pipeline.running.queries import checkpoint, committed, recall
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.running.writing import write_upsert
 from pelton.spark.reading.offsets import offsets_from_json

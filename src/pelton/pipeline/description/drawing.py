@@ -69,6 +69,7 @@ def _step(step: Step) -> str:
         f"select {_short(', '.join(step.select))}" if step.select else "",
         f"drop {', '.join(step.drop)}" if step.drop else "",
         f"expect {', '.join(step.expect)}" if step.expect else "",
+        "onError reject" if step.catches else "",
     ]
     return ", ".join(filter(None, said)) or "union"
 

@@ -6,6 +6,7 @@ A wrong value adds a problem and gives the default, so all faults are found at o
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeVar
 
 from pelton.pipeline.description.document import Items, Section, Text
@@ -173,6 +174,17 @@ class Fields:
                     self.problem(name, f"{name} has no value")
         return found
 
+    def lines(self) -> dict[str, int]:
+        """The lines of all keys, of keys below them (``columns.total``) and of expressions (``select.0``)."""
+        found = dict(self.section.lines)
+        for key, value in self.section.entries.items():
+            if isinstance(value, Section):
+                found.update({f"{key}.{name}": line for name, line in value.lines.items()})
+            elif isinstance(value, Items):
+                lines = _expression_lines(value)
+                found.update({f"{key}.{number}": line for number, line in enumerate(lines)})
+        return found
+
     def finish(self, known: tuple[Key, ...]) -> None:
         """Report the keys that were not taken."""
         for name in self._left:
@@ -184,7 +196,26 @@ _QUOTES = "'\"`"
 
 def split_expressions(text: str) -> list[str]:
     """SQL expressions, split at the commas that are outside of brackets and quotes."""
-    found: list[str] = []
+    return [each.strip() for _, each in _split(text)]
+
+
+def _expression_lines(value: Items) -> list[int]:
+    """The line of each expression of a list, which may have been split inside of an expression."""
+    texts = [item for item in value.items if isinstance(item, Text) and item.value.strip()]
+    begins, begin = [], 0
+    for item in texts:
+        begins.append(begin)
+        begin += len(item.value.strip()) + 2
+    found = _split(", ".join(item.value.strip() for item in texts))
+    return [
+        texts[bisect_right(begins, at + len(text) - len(text.lstrip())) - 1].line
+        for at, text in found
+    ]
+
+
+def _split(text: str) -> list[tuple[int, str]]:
+    """The expressions, each with the place where it begins."""
+    found: list[tuple[int, str]] = []
     depth, begin, quote = 0, 0, ""
     for place, character in enumerate(text):
         if quote:
@@ -196,9 +227,9 @@ def split_expressions(text: str) -> list[str]:
         elif character in ")]}":
             depth -= 1
         elif character == "," and depth <= 0:
-            found.append(text[begin:place])
+            found.append((begin, text[begin:place]))
             begin = place + 1
-    return [each.strip() for each in (*found, text[begin:]) if each.strip()]
+    return [each for each in (*found, (begin, text[begin:])) if each[1].strip()]
 
 
 def _option(value: Value) -> Text | None:

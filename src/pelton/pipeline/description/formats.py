@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 
+from pelton.pipeline.description.model import ICEBERG
 from pelton.pipeline.description.problems import did_you_mean
 
-ICEBERG = "jetstream_iceberg"
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "xml"})
 _OTHERS = frozenset({"kafka", "delta", "iceberg", "avro"})
 """Formats of packages that are often installed with Spark."""

@@ -57,7 +57,8 @@ def check_functions(pipeline: Pipeline) -> list[Problem]:
             try:
                 _check(step, step.python, pipeline.folder)
             except FunctionMissing as error:
-                problems.append(Problem(step.line, f"steps.{step.name}: {error}"))
+                line = step.line_of("python")
+                problems.append(Problem(line, f"steps.{step.name}: python: {error}"))
     return problems
 
 

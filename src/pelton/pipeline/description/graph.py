@@ -15,8 +15,12 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from pelton.pipeline.description.model import node_of
+
 if TYPE_CHECKING:
-    from pelton.pipeline.description.model import Pipeline, Sink
+    from collections.abc import Iterator
+
+    from pelton.pipeline.description.model import Pipeline, Sink, Step
 
 
 def ordered(pipeline: Pipeline) -> list[str]:
@@ -96,6 +100,32 @@ def cut_of(pipeline: Pipeline, sink: Sink) -> str:
         if name in behind and streams_of(pipeline, name) and not reaches_a_stream(goal, name):
             return name
     return goal
+
+
+def uncatchable(pipeline: Pipeline, step: Step) -> Iterator[str]:
+    """Why the rows of a step that throw cannot be rejected: they are found in a batch of a query."""
+    streamed = [each for each in step.inputs if streams_of(pipeline, node_of(each))]
+    if len(streamed) != 1:
+        yield (
+            f"the step has {len(streamed)} streamed inputs, but must have one; combine them in an"
+            " earlier step"
+        )
+        return
+    for sink in pipeline.sinks.values():
+        if step.name not in upstream(pipeline, sink.name):
+            continue
+        cut = cut_of(pipeline, sink)
+        if step.name in upstream(pipeline, cut):
+            yield (
+                f"the streams of sinks.{sink.name} meet in {cut}, and only steps after it can reject"
+                f" rows that throw; use expect with try_cast here, or do this after {cut}"
+            )
+        elif not sink.once_by_batch:
+            yield (
+                f"sinks.{sink.name} has {'mode ' + sink.mode if sink.mode != 'append' else sink.format},"
+                " which cannot skip a batch that it has; use expect with try_cast here, or a format of"
+                " this package with mode append there"
+            )
 
 
 def readers(pipeline: Pipeline, name: str) -> list[str]:

@@ -36,7 +36,7 @@ SOURCE = (
     Key("options", "Options of the format whose name is one of these keys."),
 )
 STEP = (
-    Key("from", "A source or step, or several; step.rejected for rows that failed expect."),
+    Key("from", "A source or step, or several; step.rejected for the rows that it rejected."),
     Key("python", "module:function, from DataFrames to a DataFrame."),
     Key("with", "Keyword arguments of the function."),
     Key("sql", "A query over the inputs by their names."),
@@ -51,6 +51,7 @@ STEP = (
     Key("select", "Columns and expressions to keep."),
     Key("drop", "Columns to leave out."),
     Key("expect", "Conditions by name; rows that fail one are in step.rejected."),
+    Key("onError", "A row that throws: fail the batch, or reject it to step.rejected."),
 )
 FORMATS = tuple(key for key in STEP if key.meaning.startswith("Decode payloads"))
 PAYLOADS = (
@@ -68,7 +69,7 @@ PAYLOADS = (
     Key("message", "protobuf: full name of the message in descriptors."),
 )
 SINK = (
-    Key("from", "A source or step; step.rejected for rows that failed expect."),
+    Key("from", "A source or step; step.rejected for the rows that it rejected."),
     Key("where", "Only rows that meet this condition."),
     Key("select", "Columns and expressions to write."),
     Key("format", "Any format of Spark for writeStream."),

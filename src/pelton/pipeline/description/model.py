@@ -18,15 +18,29 @@ if TYPE_CHECKING:
     from pelton.spark.payloads.formats import Format
 
 REJECTED = ".rejected"
-"""After the name of a step with ``expect``: its rejected rows."""
+"""After the name of a step that rejects rows: these rows."""
+REJECT = "reject"
+"""The value of ``onError`` for a step whose rows may throw."""
 
 DELTA = "jetstream_delta"
+ICEBERG = "jetstream_iceberg"
 STREAM_FORMATS = ("jetstream", "jetstream_kv", "jetstream_object")
 """Formats that connect to servers."""
 
 
+class Part:
+    """A part of the file with the lines of its keys: ``where``, ``columns.total``, ``select.0``."""
+
+    line: int
+    lines: dict[str, int]
+
+    def line_of(self, key: str) -> int:
+        """The line of a key, or of the nearest key around it."""
+        return self.lines.get(key) or self.lines.get(key.partition(".")[0]) or self.line
+
+
 @dataclass(frozen=True)
-class Source:
+class Source(Part):
     """Where rows come from. Options may hold secrets."""
 
     name: str
@@ -35,6 +49,7 @@ class Source:
     options: dict[str, str] = field(default_factory=dict, repr=False)
     schema: str | None = None
     static: bool = False
+    lines: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Part):
     """Rows made from the rows of ``inputs``; the fields apply in their order."""
 
     name: str
@@ -81,6 +96,18 @@ class Step:
     select: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     expect: dict[str, str] = field(default_factory=dict)
+    on_error: str = "fail"
+    lines: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def catches(self) -> bool:
+        """Whether rows that throw are rejected."""
+        return self.on_error == REJECT
+
+    @property
+    def rejects(self) -> bool:
+        """Whether there are rejected rows to read."""
+        return bool(self.expect) or self.catches
 
     @property
     def light(self) -> bool:
@@ -126,7 +153,7 @@ class Registration:
 
 
 @dataclass(frozen=True)
-class Sink:
+class Sink(Part):
     """A target of rows: a format, or ``upsert``. Options may hold secrets."""
 
     name: str
@@ -144,6 +171,7 @@ class Sink:
     trigger_seconds: float | None = None
     conditions: tuple[str, ...] = field(default=(), compare=False)
     """The conditions of ``expect`` that rejected rows, which it takes, may have failed."""
+    lines: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def shareable(self) -> bool:
@@ -154,6 +182,13 @@ class Sink:
         if self.own or self.trigger_seconds is not None or self.mode != "append":
             return False
         return self.upsert is not None or self.format in (DELTA, *STREAM_FORMATS)
+
+    @property
+    def once_by_batch(self) -> bool:
+        """Whether the sink recognizes a repeated batch that is handed to it, in any query."""
+        if self.mode != "append":
+            return False
+        return self.upsert is not None or self.format in (DELTA, ICEBERG, *STREAM_FORMATS)
 
     @property
     def place(self) -> str | None:

@@ -12,8 +12,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from pelton.pipeline.description.formats import ICEBERG
-from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.description.model import DELTA, ICEBERG
 from pelton.pipeline.description.problems import SHORTEST_SECRET, did_you_mean
 from pelton.spark.parsing import OptionError, parse
 from pelton.spark.servers import SERVER_ROWS, take_servers

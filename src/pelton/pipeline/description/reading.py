@@ -277,9 +277,10 @@ class _Reader:
             known = [*pipeline.sources, *pipeline.steps]
             text = f"{label}: there is no source or step {node}{did_you_mean(node, known)}"
             self._problems.add(line, text)
-        elif reference != node and (step is None or not step.expect):
+        elif reference != node and (step is None or not step.rejects):
             text = (
-                f"{label}: {reference} needs expect in {node}: expect: {{has_id: id is not null}}"
+                f"{label}: {reference} needs expect or onError in {node}: expect: {{has_id: id is not"
+                " null}, or onError: reject"
             )
             self._problems.add(line, text)
         else:
@@ -291,12 +292,18 @@ class _Reader:
             sink.input for sink in pipeline.sinks.values()
         }
         for step in pipeline.steps.values():
-            if step.expect and step.name + REJECTED not in read:
+            if step.rejects and step.name + REJECTED not in read:
+                which, cure = ("fail expect", ", or use where") if step.expect else ("throw", "")
                 self._problems.add(
                     step.line,
-                    f"steps.{step.name}: nothing reads {step.name}{REJECTED}, so rows that fail expect"
-                    " would be lost; add a sink for them, or use where",
+                    f"steps.{step.name}: nothing reads {step.name}{REJECTED}, so rows that {which}"
+                    f" would be lost; add a sink for them{cure}",
                 )
+            if step.catches:
+                for text in graph.uncatchable(pipeline, step):
+                    self._problems.add(
+                        step.line_of("onError"), f"steps.{step.name}: onError: reject: {text}"
+                    )
         places: dict[str, str] = {}
         resolved = {
             sink.name: formats.same_place(sink.place)

@@ -11,7 +11,6 @@ from pelton.pipeline.description import options as formats
 from pelton.pipeline.description.document import Section, Text
 from pelton.pipeline.description.fields import Fields
 from pelton.pipeline.description.formats import (
-    ICEBERG,
     STATIC,
     STREAMED,
     WRITTEN,
@@ -21,6 +20,8 @@ from pelton.pipeline.description.formats import (
 from pelton.pipeline.description.keys import REGISTER, SINK, SOURCE, STEP, UPSERT, names
 from pelton.pipeline.description.model import (
     DELTA,
+    ICEBERG,
+    REJECT,
     STREAM_FORMATS,
     Call,
     Registration,
@@ -88,7 +89,7 @@ class Sections:
         self._tell(fields, wrong_options)
         if not wrong_options and (doubt := formats.empty_range(format_name, given, static=static)):
             fields.warn("endingOffsets", doubt)
-        return Source(name, line, format_name, _texts(given), schema, static)
+        return Source(name, line, format_name, _texts(given), schema, static, fields.lines())
 
     def step(self, name: str, value: Value, line: int) -> Step | None:
         """A step; None if it has too many faults."""
@@ -114,6 +115,8 @@ class Sections:
             select=fields.expressions("select", example="[id, upper(name) as name]"),
             drop=fields.texts("drop", example="[raw]"),
             expect=expected(fields.pairs("expect", example="{has_id: id is not null}"), decoding),
+            on_error=fields.word("onError", ("fail", REJECT)) or "fail",
+            lines=fields.lines(),
         )
         fields.finish(STEP)
         if call is not None and sql is not None:
@@ -134,7 +137,7 @@ class Sections:
             step.select,
             step.drop,
         )
-        if not any(does) and not step.expect and len(inputs) == 1:
+        if not any(does) and not step.rejects and len(inputs) == 1:
             what = names(STEP)[1:]
             fields.problem("from", f"the step does nothing; it can have {', '.join(what)}")
         return step
@@ -152,6 +155,7 @@ class Sections:
             select=fields.expressions("select", example="[id, name]"),
             mode=fields.word("mode", _MODES) or "append",
             trigger_seconds=fields.seconds("trigger"),
+            lines=fields.lines(),
         )
         query = fields.word("query", ("shared", "own"))
         made = replace(made, own=query == "own", register=self._registration(fields))

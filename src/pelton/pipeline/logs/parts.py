@@ -153,8 +153,8 @@ class PipelineThread:
             return
         if isinstance(error, ModuleNotFoundError):
             raise RunError(str(not_installed(error, "spark")))
-        from pelton.pipeline.running.frames import StepError
         from pelton.pipeline.running.queries import StateError
+        from pelton.pipeline.running.stages import StepError
 
         plain = isinstance(error, QueryEndedError | StepError | StateError)
         text = "; ".join(str(error).splitlines()) if plain else f"Spark failed: {brief(error)}"

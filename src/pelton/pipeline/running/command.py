@@ -51,7 +51,7 @@ class _Run:
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        from pelton.pipeline.running.frames import StepError
+        from pelton.pipeline.running.stages import StepError
 
         log = self._job.pipeline.state / "log" / "spark.log"
         with ExitStack() as cleanup:

@@ -26,7 +26,7 @@ def aggregates(rows: DataFrame, sink: Sink) -> list[Column]:
     """What Spark is to observe; the conditions only if the sink takes the column with their names."""
     from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-    from pelton.pipeline.running.frames import REASONS
+    from pelton.pipeline.running.rejected import REASONS
 
     conditions = sink.conditions if REASONS in rows.columns else ()
     return [

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pelton.api.keyvalue import stream_of
-from pelton.pipeline.description.formats import ICEBERG
+from pelton.pipeline.description.model import ICEBERG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

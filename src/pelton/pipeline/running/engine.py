@@ -14,23 +14,35 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.functions import carry_modules
+from pelton.pipeline.description.graph import upstream
 from pelton.pipeline.description.sections import NO_CONSUMER
+from pelton.pipeline.running.analysis import look_at_steps, rows_of_sinks
+from pelton.pipeline.running.catching import Catch, catching
 from pelton.pipeline.running.counting import counted_of
-from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.frames import Frames, keeps_state
+from pelton.pipeline.running.locating import located
 from pelton.pipeline.running.numbers import Board
 from pelton.pipeline.running.preview import first_rows
 from pelton.pipeline.running.queries import checkpoint
 from pelton.pipeline.running.schemas import QuerySchemas
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.supervising import (
-    NO_REASON,
+    WORKER_GONE,
     QueryEndedError,
     brief,
     check_query,
+    is_ours,
     stop_after_batch,
     wait_for_begin,
 )
 from pelton.pipeline.running.targets import Findings, fill_holes, look_at_sink, look_at_sources
-from pelton.pipeline.running.writing import Counts, query_of, streamed, write_batch
+from pelton.pipeline.running.writing import (
+    Counts,
+    query_of,
+    streamed,
+    write_batch,
+    writer_name,
+)
 from pelton.spark.session import use_in_thread
 from pelton.spark.versions import number_of
 from pelton.spark.watching.listening import Listener
@@ -55,12 +67,6 @@ _OPEN = (
 )
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_WORKER_GONE = (
-    "Python worker failed to connect back",
-    "Python worker exited unexpectedly",
-    "Timed out while waiting for the Python worker",
-    NO_REASON,
-)
 
 
 class Engine:
@@ -85,8 +91,11 @@ class Engine:
         self._once = once
         self._running: dict[str, Any] = {}
         self._failures: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}  # lines with the place in the file
+        self._ours: set[str] = set()  # queries that failed by an error of this package
         self._counts: list[Counts] = []
         self._restarts: Counter[str] = Counter()
+        self._lacks: dict[str, frozenset[str]] = {}
         self._timed: set[str] = set()  # queries with transformWithState
         self._listener: Listener | None = None
         self._watch: Watch | None = None
@@ -122,10 +131,13 @@ class Engine:
         sources = (each for query in self.queries for each in query.sources)
         look_at_sources(self._pipeline, sources, found)
         for query in self.queries:
+            before = len(found.problems)
             try:
-                prepared.append((query, self._prepare(query, found)))
+                writer = self._prepare(query, found)
             except StepError as error:
-                found.problems.append(str(error))
+                found.refused(error)
+            else:
+                prepared += [(query, writer)] if len(found.problems) == before else []
         if not found.problems:
             fill_holes(self._pipeline, found)
         self.warnings = list(dict.fromkeys(found.warnings))
@@ -133,16 +145,6 @@ class Engine:
         if found.problems:
             raise StepError("\n".join(dict.fromkeys(found.problems)))
         return prepared
-
-    def _fits(self, query: Query, sink: Sink, frames: Frames, found: Findings) -> bool:
-        """Whether Spark can compute the rows of a sink; if so, check the sink's target."""
-        try:
-            schema = frames.sink(sink).schema
-        except StepError as error:
-            found.problems.append(str(error))
-            return False
-        look_at_sink(self._pipeline, query, sink, schema, found)
-        return True
 
     def _start(self, query: Query, writer: Any) -> None:
         where = checkpoint(self._pipeline.state, query.name)
@@ -185,8 +187,9 @@ class Engine:
                     self._start(query, self._prepare(query))
                     active = True
                     continue
-                self.board.ended(query.name, said)
-                raise type(error)(f"query {query.name}: {said}") from None
+                line = self._located(query, error)
+                self.board.ended(query.name, line or said)
+                raise type(error)(line or f"query {query.name}: {said}") from None
             if not runs and not self._took_all(query):
                 self._start(query, self._prepare(query))
                 runs = True
@@ -194,6 +197,17 @@ class Engine:
                 self.board.ended(query.name)
             active |= runs
         return active
+
+    def _located(self, query: Query, error: QueryEndedError) -> str:
+        """The failure of a query as a line that names a message and a key of the file, if it has one."""
+        cause = error.__cause__
+        if query.name in self._refusals:
+            return self._refusals.pop(query.name)
+        if cause is None or query.name in self._ours or is_ours(cause):
+            return ""
+        with contextlib.suppress(Exception):  # the JVM, the server or the messages may be gone
+            return located(self._pipeline, self._spark, query)
+        return ""
 
     def _took_all(self, query: Query) -> bool:
         """Whether a query that has ended took all that there was: Spark 4.0 and 4.1 end it after a batch."""
@@ -207,7 +221,7 @@ class Engine:
 
         Neither the data nor the pipeline is the cause, so the query may start again a few times.
         """
-        if not any(text in said for text in _WORKER_GONE):
+        if not any(text in said for text in WORKER_GONE):
             return False
         self._restarts[query.name] += 1
         if self._restarts[query.name] > RESTARTS:
@@ -236,7 +250,7 @@ class Engine:
     def _prepare(self, query: Query, found: Findings | None = None) -> Any:
         """A query as a ``writeStream`` without name, checkpoint and start.
 
-        Adds the result of the checks of its targets to ``found``.
+        Adds the faults of its steps, sinks and targets to ``found``.
         """
         pipeline = self._pipeline
         sinks = [pipeline.sinks[name] for name in query.sinks]
@@ -245,20 +259,13 @@ class Engine:
             self._spark,
             consumers=self._consumers(query),
             schemas=QuerySchemas(pipeline, query.name, sample=first_rows),
+            lacks=self._lacks,
         )
+        if found is not None:
+            self._look_over(query, frames, found)
         seconds = pipeline.trigger_seconds
-        if query.shared:
-            trunk = frames.node(query.cut)
-            for sink in sinks:
-                if found is not None and not self._fits(query, sink, frames, found):
-                    continue
-                if state := keeps_state(frames.sink(sink), trunk):
-                    raise StepError(
-                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: its input keeps state"
-                        f" over the stream ({', '.join(state)}), which needs its own query:"
-                        " add query: own"
-                    )
-            writer = trunk.writeStream.foreachBatch(self._batches(query, sinks))
+        if query.shared or catching(pipeline, query.sinks):
+            writer = frames.node(query.cut).writeStream.foreachBatch(self._batches(query, sinks))
         else:
             [sink] = sinks
             seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
@@ -266,32 +273,46 @@ class Engine:
             state = keeps_state(rows)
             if any(name.startswith("TransformWithState") for name in state):
                 self._timed.add(query.name)
-            if found is not None:
-                look_at_sink(pipeline, query, sink, rows.schema, found)
-                if self._once and sink.mode == "append" and "Aggregate" in state:
-                    found.warn(f"sinks.{sink.name}", sink.line, _OPEN)
+            if found is not None and self._once and sink.mode == "append" and "Aggregate" in state:
+                found.warn(f"sinks.{sink.name}", sink.line, _OPEN)
             writer = streamed(sink, rows, lambda error: self._failed(query, sink, error))
         if self._once:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
 
+    def _look_over(self, query: Query, frames: Frames, found: Findings) -> None:
+        pipeline = self._pipeline
+        nodes = {each for name in query.sinks for each in upstream(pipeline, name)}
+        look_at_steps(pipeline, frames, [name for name in pipeline.steps if name in nodes], found)
+        for sink, rows in rows_of_sinks(pipeline, frames, query, found):
+            look_at_sink(pipeline, query, sink, rows.schema, found)
+
     def _batches(self, query: Query, sinks: list[Sink]) -> Any:
         counts = Counts(lambda sink, rows: self.board.wrote(query.name, sink, rows))
         self._counts.append(counts)
 
+        pipeline = self._pipeline
+        caught = catching(pipeline, query.sinks)
+
         def take(rows: DataFrame, batch_id: int) -> None:
             # A repeated batch must have the same partitions.
             rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-            schemas = QuerySchemas(self._pipeline, query.name, batch_id, tell=self.notices.put)
+            schemas = QuerySchemas(pipeline, query.name, batch_id, tell=self.notices.put)
+            given = {query.cut: rows}
             frames = Frames(
-                self._pipeline, rows.sparkSession, given={query.cut: rows}, schemas=schemas
+                pipeline, rows.sparkSession, given=given, schemas=schemas, lacks=self._lacks
             )
             sink = sinks[0]
             try:
-                frames.keep_for(sinks)
+                frames.keep_for(sinks, (step.name for step in caught))
+                if caught:
+                    Catch(pipeline, query.name, batch_id).take(frames, caught)
                 for sink in sinks:
                     counted, counting = counts.count(frames.sink(sink), sink)
-                    write_batch(sink, counted, query_of(rows), batch_id)
+                    query_id = query_of(rows)
+                    # The ids of messages are those that Spark's own writer would give them.
+                    writer = writer_name(query_id, sink.name) if query.shared else query_id
+                    write_batch(sink, counted, query_id, batch_id, writer=writer)
                     counts.written(sink, counting)
             except Exception as error:
                 self._failed(query, sink, error)
@@ -303,6 +324,10 @@ class Engine:
 
     def _failed(self, query: Query, sink: Sink, error: Exception) -> None:
         self._failures.setdefault(query.name, f"sink {sink.name}: {brief(error)}")
+        if isinstance(error, StepError):
+            self._refusals[query.name] = str(error)
+        elif is_ours(error):
+            self._ours.add(query.name)
 
     def _consumers(self, query: Query) -> dict[str, str]:
         """The shadow consumers of the streams that a query reads, by source."""

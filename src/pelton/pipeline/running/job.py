@@ -83,7 +83,7 @@ class Job:
         ``show`` gets the numbers a few times per second; ``tell`` gets each message about progress,
         in a thread of Spark; ``warn`` gets probable mistakes, and ``alert`` the begins and ends of
         alerts (by default both as Python warnings). Raises
-        :class:`pelton.pipeline.running.frames.StepError` and
+        :class:`pelton.pipeline.running.stages.StepError` and
         :class:`pelton.pipeline.running.supervising.QueryEndedError`; the queries are then stopped.
         """
         from pelton.pipeline.running.catalogs import Registrations
@@ -169,10 +169,10 @@ def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = F
 def own_session(job: Job) -> Iterator[SparkSession]:
     """A session for a job, and its JVM, which ends with the session.
 
-    The servers are asked first. Raises :class:`pelton.pipeline.running.frames.StepError` for streams and
+    The servers are asked first. Raises :class:`pelton.pipeline.running.stages.StepError` for streams and
     buckets that are missing, :class:`pelton.spark.java.JavaNotFoundError`, :class:`NoClusterError`.
     """
-    from pelton.pipeline.running.frames import StepError
+    from pelton.pipeline.running.stages import StepError
     from pelton.pipeline.running.targets import look_at_servers
     from pelton.spark.session import end_session, jvm_pid, session
 

@@ -17,7 +17,8 @@ from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.graph import upstream
 from pelton.pipeline.description.model import Step, node_of
 from pelton.pipeline.description.problems import did_you_mean
-from pelton.pipeline.running.frames import Frames, StepError
+from pelton.pipeline.running.frames import Frames
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.targets import Findings, look_at_sources
 from pelton.spark.connection import ReadError, stream_info
 from pelton.spark.parsing import OptionError
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pelton.pipeline.description.model import Pipeline, Source
 
 MESSAGES = 1000
+_OF_SQL = ("spark.sql.", "spark.jars")
+# What a JVM of some seconds is started fastest with.
+_SHORT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Preview(NamedTuple):
@@ -49,8 +53,10 @@ def named(pipeline: Pipeline, name: str | None) -> tuple[str, ...]:
         return tuple(pipeline.sinks)
     node = node_of(name)
     step = pipeline.steps.get(node)
-    if name != node and (step is None or not step.expect):
-        raise StepError(f"{pipeline.file}: {node} is no step with expect, so it rejects no rows")
+    if name != node and (step is None or not step.rejects):
+        raise StepError(
+            f"{pipeline.file}: {node} has neither expect nor onError: reject, so it rejects no rows"
+        )
     known = [*pipeline.sources, *pipeline.steps, *pipeline.sinks]
     if node not in known:
         raise StepError(
@@ -140,16 +146,20 @@ def first_rows(pipeline: Pipeline, step: Step) -> DataFrame:
 
 
 @contextlib.contextmanager
-def session_of(pipeline: Pipeline) -> Iterator[SparkSession]:
+def session_of(pipeline: Pipeline, *, to_analyse: bool = False) -> Iterator[SparkSession]:
     """A session with the file's settings.
 
-    Raises :class:`StepError` when Spark does not start, as for a master that does not answer.
+    To analyse only, it is a small one on this machine, whatever ``master`` the file names. Raises
+    :class:`StepError` when Spark does not start, as for a master that does not answer.
     """
     from pelton.pipeline.running.supervising import brief
     from pelton.spark.session import end_session, session
 
     settings = {name: each for name, each in pipeline.spark.items() if name != "master"}
     master = pipeline.spark.get("master", "local[2,4]")
+    if to_analyse:
+        master = "local[1]"
+        settings = {name: each for name, each in settings.items() if name.startswith(_OF_SQL)}
     with tempfile.TemporaryDirectory(prefix="pelton-show-") as folder:
         try:
             spark = session(
@@ -157,6 +167,7 @@ def session_of(pipeline: Pipeline) -> Iterator[SparkSession]:
                 master=master,
                 settings=settings,
                 log_file=Path(folder) / "spark.log",
+                java=_SHORT if to_analyse else (),
             )
         except Exception as error:  # from Spark, of many classes
             said = pipeline.hide(brief(error))

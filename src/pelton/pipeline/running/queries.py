@@ -79,12 +79,24 @@ def checkpoint(state: Path, query: str) -> Path:
 
 def committed(state: Path, query: str) -> int:
     """The last batch that Spark recorded as done; -1 before the first."""
-    folder = checkpoint(state, query) / "commits"
+    return last_batch(checkpoint(state, query) / "commits")
+
+
+def last_batch(folder: Path) -> int:
+    """The greatest number of a file in a folder of a checkpoint; -1 if there is none."""
     try:
         names = os.listdir(folder)
     except OSError:
         return -1
     return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def offsets_of(path: Path) -> list[str]:
+    """The offsets of the sources in a file of a checkpoint, as Spark wrote them; [] if it is not there."""
+    try:
+        return path.read_text().splitlines()[2:]
+    except OSError:
+        return []
 
 
 def recall(state: Path, pipeline: str) -> Memory:

@@ -11,10 +11,10 @@ written. Steps of a stream, before its batches are cut, keep the schema with whi
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from pelton.pipeline.description.payloads import ADD
+from pelton.pipeline.running.durable import write_durably
 from pelton.pipeline.running.queries import StateError
 from pelton.spark.parsing import OptionError
 
@@ -201,19 +201,7 @@ class Versions:
         told: list[dict[str, Any]] = [
             {"batch": number, "schema": each.jsonValue()} for number, each in versions
         ]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".draft")
-        with draft.open("w") as file:
-            file.write(json.dumps(told))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
-        for folder in (self._path.parent, self._path.parent.parent):
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        write_durably(self._path, json.dumps(told))
 
 
 def _leaves(kind: Any, path: str = "") -> set[str]:

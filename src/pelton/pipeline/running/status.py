@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pelton.pipeline.children import holder
 from pelton.pipeline.description.model import DELTA
-from pelton.pipeline.running.queries import checkpoint, committed, recall
+from pelton.pipeline.running.queries import checkpoint, committed, offsets_of, recall
 from pelton.spark.watching.report import sequences
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _begun(memory: Memory, sink: str) -> bool:
 def _query(pipeline: Pipeline, name: str, begun: Begun, *, tables: bool) -> QueryStatus:
     folder = checkpoint(pipeline.state, name)
     batch = committed(pipeline.state, name)
-    offsets = _offsets(folder / "offsets" / str(batch)) if batch >= 0 else []
+    offsets = offsets_of(folder / "offsets" / str(batch)) if batch >= 0 else []
     places: list[Place] = []
     others: list[str] = []
     for source_name, offset in zip(begun.sources, offsets, strict=False):
@@ -121,13 +121,6 @@ def _query(pipeline: Pipeline, name: str, begun: Begun, *, tables: bool) -> Quer
         tuple(_shown(pipeline, _sink(sink, folder)) for sink in sinks),
         tuple(begun.left),
     )
-
-
-def _offsets(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()[2:]
-    except OSError:
-        return []
 
 
 def _time_of(path: Path) -> str:

@@ -27,6 +27,14 @@ _JAVA_FAILED = re.compile(
 )
 NO_REASON = "Spark gives no reason, as when its Python worker was killed"
 
+WORKER_GONE = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "Timed out while waiting for the Python worker",
+    NO_REASON,
+)
+"""Texts of errors whose cause is neither the data nor the pipeline."""
+
 
 class QueryEndedError(RuntimeError):
     """A query has ended. The text is one line that says why."""
@@ -121,6 +129,13 @@ def brief(error: Exception) -> str:
         return java[1].strip()
     match = _STREAM_FAILED.match(lines[0])
     return lines[0] if match is None else match[1].strip() or NO_REASON
+
+
+def is_ours(error: BaseException | None) -> bool:
+    """Whether an error, or what Spark quotes in it, is one of this package."""
+    lines = str(error).splitlines()
+    module = type(error).__module__
+    return module.startswith("pelton.") or any(line.strip().startswith("pelton.") for line in lines)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pelton.api.keyvalue import stream_of
 from pelton.core.protocol.subjects import collide
 from pelton.errors import PeltonError
-from pelton.pipeline.description.formats import ICEBERG
-from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.description.model import DELTA, ICEBERG
+from pelton.pipeline.description.problems import did_you_mean
 from pelton.pipeline.running.queries import checkpoint
 from pelton.spark.connection import ReadError, stream_info
 from pelton.spark.holding import FAIL, FILL, memory_of
@@ -24,13 +24,14 @@ from pelton.spark.tables.places import TableError
 from pelton.spark.writing.row_errors import WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql.types import StructType
 
-    from pelton.pipeline.description.model import Pipeline, Sink, Source
+    from pelton.pipeline.description.model import Pipeline, Sink, Source, Upsert
     from pelton.pipeline.running.queries import Query
+    from pelton.pipeline.running.stages import StepError
 
     Look = Callable[[Mapping[str, str], StructType], object]
 
@@ -55,10 +56,20 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     schemas: dict[str, StructType] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """Parts that could not be checked, a line each."""
 
     def problem(self, label: str, line: int, error: object) -> None:
         """Report a fault of a part."""
         self.problems.append(self._line(label, line, error))
+
+    def note(self, label: str, line: int, text: object) -> None:
+        """Report a part that could not be checked."""
+        self.notes.append(self._line(label, line, text))
+
+    def refused(self, error: StepError) -> None:
+        """Report what Spark refuses."""
+        self.problems += [line for line in error.lines if line not in self.problems]
 
     def warn(self, label: str, line: int, text: str) -> None:
         """Report a probable mistake in a part."""
@@ -139,10 +150,22 @@ def _find_target(sink: Sink) -> None:
 
 
 def look_at_sink(
-    pipeline: Pipeline, query: Query, sink: Sink, schema: StructType, found: Findings
+    pipeline: Pipeline,
+    query: Query,
+    sink: Sink,
+    schema: StructType,
+    found: Findings,
+    *,
+    ask: bool = True,
 ) -> None:
-    """Check the table, stream or bucket for rows with these columns."""
+    """Check the table, stream or bucket for rows with these columns.
+
+    Without ``ask`` only the columns are checked, with tables in folders of this machine.
+    """
     found.schemas[sink.name] = schema
+    label = f"sinks.{sink.name}"
+    if not _fits(sink, schema, found) or not (ask or is_here(sink)):
+        return
     where = checkpoint(pipeline.state, query.name)
     given = {key: value for key, value in sink.options.items() if key.lower() != "ifbehind"}
     if_behind = _if_behind(sink)
@@ -158,9 +181,65 @@ def look_at_sink(
         if if_behind == FILL:
             found.holes.append(Hole(query.name, sink, behind.batch))
         else:
-            found.problem(f"sinks.{sink.name}", sink.line, behind)
+            found.problem(label, sink.line_of("path"), behind)
     except _WRONG as error:
-        found.problem(f"sinks.{sink.name}", sink.line, error)
+        found.problem(label, _line_of_columns(sink) if "column" in str(error) else sink.line, error)
+
+
+def is_here(sink: Sink) -> bool:
+    """Whether the target is a table in a folder of this machine."""
+    if sink.upsert is None and sink.format != DELTA:
+        return False
+    path = sink.place or ""
+    return "://" not in path or path.startswith("file:")
+
+
+def _line_of_columns(sink: Sink) -> int:
+    return sink.line_of("select" if sink.select else "from")
+
+
+def _fits(sink: Sink, schema: StructType, found: Findings) -> bool:
+    """Whether a target can have such columns at all; sends no request."""
+    label = f"sinks.{sink.name}"
+    if sink.upsert is not None:
+        wrong = list(_wrong_columns(sink.upsert, schema))
+        for key, text in wrong:
+            found.problem(label, sink.line_of(key), text)
+        return not wrong
+    from pelton.spark.buckets.kv_sink import fit_kv_columns
+    from pelton.spark.buckets.object_sink import fit_object_columns
+    from pelton.spark.writing.writer import fit_columns
+
+    looks: dict[str, Look] = {
+        "jetstream": fit_columns,
+        "jetstream_kv": fit_kv_columns,
+        "jetstream_object": lambda _, columns: fit_object_columns(columns),
+    }
+    try:
+        if (look := looks.get(sink.format or "")) is not None:
+            look(sink.options, schema)
+    except _WRONG as error:
+        found.problem(label, _line_of_columns(sink), error)
+        return False
+    return True
+
+
+def _wrong_columns(into: Upsert, schema: StructType) -> Iterator[tuple[str, str]]:
+    """The faults of ``keys``, ``sequence`` and ``sums``, each with its key."""
+    from pelton.spark.tables.upserts import check_columns
+
+    lacking = False
+    for key, names in (("keys", into.keys), ("sequence", (into.sequence,)), ("sums", into.sums)):
+        for name in names:
+            if name not in schema.names:
+                lacking = True
+                yield key, f"{key}: there is no column {name}{did_you_mean(name, schema.names)}"
+    if not lacking:
+        for name in into.sums:
+            try:
+                check_columns(schema, into.keys, into.sequence, (name,), None)
+            except TableError as error:
+                yield "sums", str(error)
 
 
 def _if_behind(sink: Sink) -> str:
@@ -223,10 +302,9 @@ def _look_at_upsert(sink: Sink, schema: StructType, where: Path, if_behind: str)
     from pelton.spark.tables.histories import check_table, with_validity
     from pelton.spark.tables.schemas import arrow_schema
     from pelton.spark.tables.table import Write
-    from pelton.spark.tables.upserts import check_columns, location, look_at
+    from pelton.spark.tables.upserts import location, look_at
 
     into: Any = sink.upsert
-    check_columns(schema, into.keys, into.sequence, into.sums, into.delete_when)
     place = location(into.path, into.storage, into.catalog, into.catalog_properties)
     memory = memory_of(where, str(place))
     look_at(place, Watched(memory, if_behind), begun=memory.begun and not memory.known)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 
-from pelton.pipeline.description.model import DELTA
+from pelton.pipeline.description.model import DELTA, ICEBERG
 from pelton.pipeline.running.counting import Counted, aggregates, counted_of
 from pelton.spark.tables import append, upsert
 from pelton.spark.tables.upserts import checkpoint_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pelton.pipeline.description.model import Sink, Upsert
 
+_QUERY = "sql.streaming.queryId"
 _QUERY_ID_CHARACTERS = 36
 _NAME_MAX = 64
 _COUNTS_WAITING = 32
@@ -81,31 +82,38 @@ class Counts:
             self._tell(sink, counted_of(counting.get))
 
 
-def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> None:
-    """Write all rows of a batch into a sink, unless the sink has this batch of this query."""
+def write_batch(
+    sink: Sink, rows: DataFrame, query_id: str, batch_id: int, *, writer: str | None = None
+) -> None:
+    """Write all rows of a batch into a sink, unless the sink has this batch of this query.
+
+    ``writer`` is the query's name in the message ids of a sink into a stream.
+    """
     if sink.upsert is not None:
-        write_upsert(sink.upsert, rows, batch_id)
+        running = rows.sparkSession.sparkContext.getLocalProperty(_QUERY)
+        write_upsert(sink.upsert, rows, batch_id, None if running == query_id else query_id)
     elif sink.format == DELTA:
         options = {key: value for key, value in sink.options.items() if key.lower() != "path"}
         append(rows, batch_id, sink.place or "", query_id=query_id, **options)
     else:
-        writer = rows.write.format(sink.format or "").mode("append").options(**sink.options)
-        if _folded(sink.options).get("exactlyonce", "").lower() != "none":
-            writer = writer.option("writeId", writer_name(query_id, sink.name))
-            writer = writer.option("writeEpoch", str(batch_id))
+        into = rows.write.format(sink.format or "").mode("append").options(**sink.options)
+        if sink.format == ICEBERG:
+            into = into.option("txnAppId", query_id).option("txnVersion", str(batch_id))
+        elif _folded(sink.options).get("exactlyonce", "").lower() != "none":
+            into = into.option("writeId", writer or writer_name(query_id, sink.name))
+            into = into.option("writeEpoch", str(batch_id))
         if (checkpoint := checkpoint_of(rows)) is not None:
-            writer = writer.option("checkpointLocation", checkpoint)
-        writer.save()
+            into = into.option("checkpointLocation", checkpoint)
+        into.save()
 
 
-def write_upsert(
-    into: Upsert, rows: DataFrame, batch_id: int, *, query_id: str | None = None
-) -> None:
-    """Write the newest row of each key of a batch into a table; of the query that calls, unless given."""
+def write_upsert(into: Upsert, rows: DataFrame, batch_id: int, query_id: str | None = None) -> None:
+    """Write the newest row of each key of a batch into a table; without ``query_id`` of a query's batch."""
     upsert(
         rows,
         batch_id,
         into.path,
+        query_id=query_id,
         keys=into.keys,
         sequence=into.sequence,
         sums=into.sums,
@@ -114,7 +122,6 @@ def write_upsert(
         history=into.history,
         merge_schema=into.merge_schema,
         storage=into.storage or None,
-        query_id=query_id,
         catalog=into.catalog,
         catalog_properties=into.catalog_properties,
         if_behind=into.if_behind,
@@ -134,7 +141,7 @@ def writer_name(query_id: str, sink: str) -> str:
 
 def query_of(rows: DataFrame) -> str:
     """The id of the streaming query that calls ``foreachBatch``."""
-    found: str | None = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    found: str | None = rows.sparkSession.sparkContext.getLocalProperty(_QUERY)
     if found is None:
         raise RuntimeError("a micro-batch without a query id: not called by foreachBatch")
     return found

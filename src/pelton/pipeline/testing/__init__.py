@@ -1,7 +1,6 @@
 """Tests of a pipeline file, without servers: rows go through its steps, and the results are compared.
 
 ==============  ====================================================================================
-``analysing``   columns and functions, without rows
 ``given``       the rows of a test as Arrow tables with a source's columns
 ``comparing``   expected rows beside those that a step made
 ``running``     the tests of a file on one session

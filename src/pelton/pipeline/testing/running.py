@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from pelton.pipeline.description.cases import CaseError, rows_in
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.model import Step, node_of
-from pelton.pipeline.running.frames import Frames, StepError, keeps_state
+from pelton.pipeline.running.frames import Frames, keeps_state
 from pelton.pipeline.running.schemas import QuerySchemas
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.running.writing import write_upsert
 from pelton.pipeline.testing.comparing import Difference, compare

@@ -15,7 +15,8 @@ import msgspec
 
 from pelton.pipeline.description.functions import carry_modules
 from pelton.pipeline.description.problems import did_you_mean
-from pelton.pipeline.running.frames import Frames, StepError
+from pelton.pipeline.running.frames import Frames
+from pelton.pipeline.running.stages import StepError
 from pelton.pipeline.running.supervising import brief
 from pelton.pipeline.testing.given import BASE64
 from pelton.pipeline.testing.reporting import as_plain

@@ -222,6 +222,11 @@ def plan_kv_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
     return WritePlan(options, composer, dataclasses.replace(target, expected=False))
 
 
+def fit_kv_columns(given: Mapping[str, str], schema: StructType) -> None:
+    """Check the columns of a write; sends no request. Raises :class:`OptionError`."""
+    _columns(schema, parse_kv_write(given).key)
+
+
 def _columns(schema: StructType, key: Pattern | None) -> tuple[str, ...]:
     known = {
         VALUE: ("binary", *TEXTS),

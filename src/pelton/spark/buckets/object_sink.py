@@ -152,13 +152,18 @@ def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPla
     """
     asked = parse_object_write(given)
     options, bucket = asked.options, asked.bucket
-    known = {NAME: TEXTS, DATA: ("binary", *TEXTS), DESCRIPTION: TEXTS, HEADERS: HEADER_MAPS}
-    columns = check_columns(schema, known, (NAME, DATA), "jetstream_object")
+    columns = fit_object_columns(schema)
     subjects = f"$O.{bucket}.>"
     target = look_at(options, subjects, fixed=False, ttl=False, kind="object store")
     if not target.rollup:
         raise WriteError(f"stream {options.stream} is no object store: it allows no rollups")
     return ObjectPlan(options, target, bucket, asked.chunk_bytes, asked.null_data, columns)
+
+
+def fit_object_columns(schema: StructType) -> tuple[str, ...]:
+    """Check the columns of a write; sends no request. Raises :class:`OptionError`."""
+    known = {NAME: TEXTS, DATA: ("binary", *TEXTS), DESCRIPTION: TEXTS, HEADERS: HEADER_MAPS}
+    return check_columns(schema, known, (NAME, DATA), "jetstream_object")
 
 
 def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:

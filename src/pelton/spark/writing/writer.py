@@ -165,11 +165,10 @@ def without_another_try(
         return Written(0, error=str(refused))
 
 
-def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
-    """The plan of a write, with all checks that are possible before it begins.
-
-    Raises :class:`OptionError` and :class:`WriteError`.
-    """
+def fit_columns(
+    given: Mapping[str, str], schema: StructType
+) -> tuple[WriteOptions, MessageComposer]:
+    """Check the columns of a write; sends no request. Raises :class:`OptionError`."""
     options = parse_write_options(given)
     composer = MessageComposer.of(schema, options.subject)
     columns = composer.columns
@@ -180,7 +179,17 @@ def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
                 f"columns {', '.join(expecting)} go with exactlyOnce=ids or none:"
                 " an expectation that does not hold would refuse a whole atomic batch"
             )
-    target = look_at(options, composer.subjects, fixed=composer.fixed, ttl="ttl" in columns)
+    return options, composer
+
+
+def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
+    """The plan of a write, with all checks that are possible before it begins.
+
+    Raises :class:`OptionError` and :class:`WriteError`.
+    """
+    options, composer = fit_columns(given, schema)
+    ttl = "ttl" in composer.columns
+    target = look_at(options, composer.subjects, fixed=composer.fixed, ttl=ttl)
     return WritePlan(options, composer, target)
 
 
