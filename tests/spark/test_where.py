@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
 
+from pelton.spark.filters import Filter
 from pelton.spark.reading.options import parse_options
 from pelton.spark.reading.schema import range_of, subjects_of
+from pelton.spark.tables.commits import HERE
+from pelton.spark.tables.reader import _that_may_have
+from tests.spark.iceberg_help import properties_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -71,3 +78,48 @@ def test_views_show_what_is_there_now(spark: Any, stream: Any, tmp_path: Any) ->
     stream.fill(2)
     spark.sql("select 2 as n").write.format("jetstream_delta").mode("append").save(table)
     assert tuple(lake.sql(both).first()) == (5, 2)
+
+
+@pytest.mark.parametrize("kind", ["jetstream_delta", "jetstream_iceberg"])
+def test_rows_of_a_table(spark: Any, tmp_path: Path, kind: str) -> None:
+    if kind == "jetstream_iceberg":
+        catalog = {f"catalog.{name}": text for name, text in properties_of(tmp_path).items()}
+        options = {"table": "lake.t", "catalog": "test", **catalog}
+    else:
+        options = {"path": str(tmp_path / "t")}
+    rows = spark.sql(
+        "select id, id % 4 as part, cast(id / 10 as int) as n, concat('name ', id) as name,"
+        " date_add(DATE'2026-11-01', cast(id % 3 as int)) as day, if(id % 5 = 0, null, id / 2) as f"
+        " from range(60)"
+    )
+    for begin in range(0, 60, 20):
+        some = rows.where(f"id >= {begin} and id < {begin + 20}").coalesce(1).write.format(kind)
+        some.options(**options, partitionBy="part, day").mode("append").save()
+    whole = spark.read.format(kind).options(**options).load()
+    for condition, files in (
+        ("part = 3", 9),
+        ("part in (0, 1) and day = DATE'2026-11-02'", 6),
+        ("id between 5 and 9", 10),
+        ("name = 'name 41'", None),
+        ("f > 20.5 and part != 2", None),
+        ("f is null and day >= DATE'2026-11-03'", None),
+        ("id < 0", 0),
+    ):
+        reader = spark.read.format(kind).options(**options, where=condition, columns="name,id")
+        found = reader.load()
+        wanted = whole.where(condition).select("name", "id")
+        assert sorted(found.collect()) == sorted(wanted.collect()), condition
+        if files is not None:
+            parsed = source(kind).parse_read({**options, "where": condition}, streaming=False)
+            table = HERE.at(parsed.where)
+            where = Filter.of(parsed.condition, table.columns())
+            assert len(_that_may_have(table, where)) == files, condition
+    with pytest.raises(PySparkException, match="where names the column parts; did you mean part"):
+        spark.read.format(kind).options(**options, where="parts = 1").load().count()
+
+
+def source(kind: str) -> Any:
+    from pelton.spark.delta import options as delta
+    from pelton.spark.iceberg import options as iceberg
+
+    return delta if kind == "jetstream_delta" else iceberg

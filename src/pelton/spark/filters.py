@@ -99,7 +99,10 @@ class Filter:
             high += _CUT_US  # some writers cut times to milliseconds
         if term.sign in ("=", "in"):
             return any(low <= each <= high for each in values)
-        return bool(low <= values[0] if term.sign in ("<", "<=") else high >= values[0])
+        [value] = values
+        if term.sign in ("<=", ">=") or isinstance(low, str):  # a text is longer than its beginning
+            return bool(low <= value if term.sign in ("<", "<=") else high >= value)
+        return bool(low < value if term.sign == "<" else high > value)
 
 
 def _mask(term: Term, column: pa.Array) -> pa.Array:

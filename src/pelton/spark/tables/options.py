@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pelton.spark.conditions import parse_condition
 from pelton.spark.holding import FAIL, IF_BEHIND, checkpoint_given
 from pelton.spark.parsing import (
     SEQUENCE_MAX,
@@ -33,6 +34,7 @@ from pelton.spark.tables.aside_options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pelton.spark.conditions import Term
     from pelton.spark.tables.table import Where
 
 LEAST_KEEP_HOURS = 1
@@ -109,6 +111,7 @@ class ReadOptions:
 
     where: Where
     columns: tuple[str, ...] | None = None
+    condition: tuple[Term, ...] = ()
     version: int | None = None
     time: datetime | None = None
     starting: int | str = "snapshot"
@@ -145,6 +148,12 @@ WRITE_ROWS: tuple[Row, ...] = (
 )
 READ_ROWS: tuple[Row, ...] = (
     Row("columns", "columns", column_names, "Read only these columns, in this order."),
+    Row(
+        "where",
+        "condition",
+        parse_condition,
+        "Only rows that meet this: day = DATE'2026-11-29' and amount > 5. Batch only.",
+    ),
     Row("timestampAsOf", "time", point_in_time, "The table at a time. Batch only."),
     Row(
         "startingVersion",
@@ -194,6 +203,8 @@ def read_options(values: dict[str, Any], version: str, *, streaming: bool) -> Re
     options = ReadOptions(**values)
     if options.version is not None and options.time is not None:
         raise OptionError(f"give either {version} or timestampAsOf")
+    if streaming and options.condition:
+        raise OptionError("where is for batch reads; a stream takes Spark's where()")
     if streaming and (options.version is not None or options.time is not None):
         raise OptionError(f"{version} and timestampAsOf are for batch reads; see startingVersion")
     return options

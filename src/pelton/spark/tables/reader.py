@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import types
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pelton.spark.filling import next_end
+from pelton.spark.filters import Filter
 from pelton.spark.older import SupportsTriggerAvailableNow, from_arrow, to_arrow
 from pelton.spark.tables.changes import Changes, Position, tasks
 from pelton.spark.tables.commits import HERE, format_of
@@ -63,6 +65,7 @@ class FilesPartition(InputPartition):
 
     files: tuple[StoredFile, ...]
     rows: Rows
+    where: Filter | None = None
 
 
 class _FilesReader:
@@ -86,8 +89,13 @@ class _FilesReader:
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's files; for a batch read without partitions Spark gives None."""
-        if isinstance(partition, FilesPartition):
-            yield from partition.rows.read(partition.files, self._options.batch_rows)
+        if not isinstance(partition, FilesPartition):
+            return
+        for batch in partition.rows.read(partition.files, self._options.batch_rows):
+            if partition.where is None:
+                yield batch
+            else:
+                yield partition.where.kept(batch).select(self._schema.names)
 
 
 class TableReader(_FilesReader, DataSourceReader):
@@ -97,7 +105,15 @@ class TableReader(_FilesReader, DataSourceReader):
         """Opens the table, whose version it reads."""
         super().__init__(options, schema)
         self._table: Table | None = _table(options)
-        self._table.rows(self._schema)
+        have = self._table.columns()
+        self._where = Filter.of(options.condition, have) if options.condition else None
+        self._table.rows(self._needed(have))
+
+    def _needed(self, have: pa.Schema) -> pa.Schema:
+        """The columns of the rows, and those that the condition asks about."""
+        asked = [] if self._where is None else self._where.columns
+        more = [have.field(name) for name in asked if name not in self._schema.names]
+        return pa.schema([*self._schema, *more])
 
     def __getstate__(self) -> dict[str, Any]:
         """The state that travels to the tasks, without the handle of the driver."""
@@ -106,7 +122,43 @@ class TableReader(_FilesReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The files of the version, in groups."""
         table = self._table or _table(self._options)
-        return self._divided(table, table.files())
+        where = self._where
+        if where is None:
+            return self._divided(table, table.files())
+        rows = table.rows(self._needed(table.columns()))
+        groups = tasks(
+            _that_may_have(table, where),
+            self._options.partition_bytes,
+            divisible=format_of(self._options.where).divisible,
+        )
+        return [FilesPartition(group, rows, where) for group in groups]
+
+
+def _that_may_have(table: Table, where: Filter) -> list[StoredFile]:
+    """The files that may have rows which meet a condition."""
+    files = table.files()
+    try:
+        known = table.snapshot(where.columns).files.values()
+    except TableError:  # its files cannot be replaced here, so nothing is known of them
+        return files
+    by = [name for name in table.partition_by() if name in where.columns]
+    none = {
+        file.stored.path
+        for file in known
+        if not where.may_be_in(_partition(file.stored, by, where), file.bounds)
+    }
+    return [file for file in files if file.path not in none]
+
+
+def _partition(file: StoredFile, names: Sequence[str], where: Filter) -> dict[str, pa.Scalar]:
+    """The values of a file's partition that are certain; an empty text can stand for null."""
+    found = {}
+    for name, text in file.partition:
+        if name in names and text:
+            kind = where.kinds[name]
+            if types.is_string(kind) or types.is_integer(kind) or types.is_date32(kind):
+                found[name] = pa.scalar(text).cast(kind)
+    return found
 
 
 class TableStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
