@@ -128,6 +128,12 @@ def test_lag_is_that_of_each_stream_of_every_form_of_offset():
     assert message["lag"] == 11
 
 
+def test_the_lag_is_unknown_where_spark_does_not_know_the_end() -> None:
+    message = Reports().progress(progress(ORDERS, source('{"stream": "B", "seq": 5}', None)))
+    assert message["streams"]["B"] == {"end": 5}
+    assert message["lag"] is None
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),

@@ -67,7 +67,7 @@ def _cells(message: dict[str, Any], progress: dict[str, Any], age_seconds: float
             str(progress.get("batch", "")),
             number(round(progress.get("processed_rows_per_second") or 0)),
             f"{(progress.get('batch_ms') or 0) / 1000:.2f}s",
-            number(progress.get("lag") or 0),
+            "" if progress.get("lag") is None else number(progress["lag"]),
             ", ".join(
                 f"{readable(name.encode())} {place['end']}" for name, place in streams.items()
             ),

@@ -74,7 +74,7 @@ class LiveRecord:
         for query in queries:
             lags = self._lags.setdefault(query.name, Trace())
             rates = self._rates.setdefault(query.name, Trace())
-            lags.add(query.lag, now)
+            lags.add(query.lag or 0, now)
             rates.add(query.rows_per_second, now)
             found.append({**as_data(query), "lags": lags.values(), "rates": rates.values()})
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

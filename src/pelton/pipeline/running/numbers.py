@@ -41,7 +41,7 @@ class QueryNumbers:
     batches: int = 0
     rows: int = 0
     rows_per_second: float = 0.0
-    lag: int = 0
+    lag: int | None = 0
     late_rows: int = 0
     batch_ms: int = 0
     streams: dict[str, int] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def _cells(query: QueryNumbers) -> list[str]:
         f"{query.batch:,}",
         f"{query.rows:,}",
         f"{query.rows_per_second:,.0f}",
-        f"{query.lag:,}",
+        "" if query.lag is None else f"{query.lag:,}",
         f"{query.late_rows:,}" if query.late_rows else "",
         f"{query.batch_ms / 1000:.2f}s",
         ", ".join(f"{name} {end:,}" for name, end in query.streams.items()),
@@ -218,7 +218,7 @@ def summary_table(queries: list[QueryNumbers]) -> Table:
         head = [query.name, f"{query.batches:,}", f"{query.rows:,}", f"{query.late_rows:,}"]
         for place, (sink, rows) in enumerate(query.sinks.items()):
             shown = head if place == 0 else [""] * 4
-            lag = f"{query.lag:,}" if place == 0 else ""
+            lag = f"{query.lag:,}" if place == 0 and query.lag is not None else ""
             table.add_row(*shown, sink, f"{rows:,}", lag)
     return table
 

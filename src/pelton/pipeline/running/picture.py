@@ -263,7 +263,7 @@ class Messages:
                 "batch": message.get("batch"),
                 "rows": numbers["rows"] + (message.get("rows") or 0),
                 "rows_per_second": message.get("processed_rows_per_second") or 0.0,
-                "lag": message.get("lag") or 0,
+                "lag": message.get("lag"),
                 "late_rows": numbers["late_rows"] + (message.get("late_rows") or 0),
                 "batch_ms": message.get("batch_ms") or 0,
             }
@@ -274,7 +274,7 @@ class Messages:
             numbers |= {"state": "failed" if error else "ended", "error": error}
         elif event == "started":
             numbers |= _nothing(name)
-        lags.add(numbers["lag"], now)
+        lags.add(numbers["lag"] or 0, now)
         rates.add(numbers["rows_per_second"], now)
         numbers |= {"lags": lags.values(), "rates": rates.values()}
 

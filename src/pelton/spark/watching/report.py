@@ -83,10 +83,16 @@ def progress_message(query: str, progress: Any) -> Message:
         "batch_ms": progress.batchDuration,
         "phases_ms": dict(progress.durationMs),
         "late_rows": sum(each.numRowsDroppedByWatermark for each in progress.stateOperators),
-        "lag": sum(stream.get("lag", 0) for stream in streams.values()),
+        "lag": _sum([stream.get("lag") for stream in streams.values()]),
         "streams": streams,
         "sink": progress.sink.description,
     }
+
+
+def _sum(lags: list[int | None]) -> int | None:
+    """The lag of all streams; None if that of one is not known."""
+    known = [each for each in lags if each is not None]
+    return sum(known) if len(known) == len(lags) else None
 
 
 def _rate(value: float | None) -> float:
