@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -105,12 +107,14 @@ def test_status_reads_the_checkpoint(file, capsys):
 
 
 @pytest.mark.slow
-def test_check_has_sql_read_by_spark(file, capsys):
+def test_check_has_sql_read_by_spark(file):
     file.write_text(
         FILE.replace("format: jetstream_delta,", "where: id is nott null, format: jetstream_delta,")
     )
-    assert main(["pipeline", "check", str(file)]) == 1
-    [line] = capsys.readouterr().err.splitlines()
+    command = [sys.executable, "-m", "pelton.cli", "pipeline", "check", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)  # its session ends
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
     assert line.startswith(f"pelton: {file}:5: sinks.table: where: [PARSE_SYNTAX_ERROR]")
     assert line.endswith("in: id is nott null")
     assert main(["pipeline", "check", "--no-sql", str(file)]) == 0
