@@ -82,10 +82,11 @@ def test_a_bucket_that_a_restart_took_is_told(shell: str, own_server: ServerProc
         keep_trying(lambda: client.jetstream().create_key_value(config))
         for _ in range(5):
             bucket.put("a", b"2")
-        # In blocking code nobody has looked before the bucket was made again.
-        kind = BucketReplacedError if shell == "blocking" else BucketNotFoundError
+        # In blocking code nobody has looked before the bucket was made again; a task may have.
+        kinds: tuple[type[Exception], ...] = (BucketReplacedError, BucketNotFoundError)
+        kinds = kinds[:1] if shell == "blocking" else kinds
         for _ in range(2):
-            with pytest.raises(kind, match=r"watch it again|'b'"):
+            with pytest.raises(kinds, match=r"watch it again|'b'"):
                 replaced.next(WAIT)
         with bucket.watch() as again:
             assert [entry.value for entry in again.initial()] == [b"2"]
