@@ -36,7 +36,7 @@ from pelton.spark.tables.table import Upserted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pelton.spark.tables.table import Active, Rows, Table, Write
+    from pelton.spark.tables.table import Active, KeyedRows, Rows, Table, Write
 
 FROM, TO, CURRENT, DELETED = "valid_from", "valid_to", "is_current", "is_deleted"
 OWN = (FROM, TO, CURRENT, DELETED)
@@ -80,23 +80,16 @@ class _Found:
 class HistoryMerge:
     """The merge of one batch into a table with histories."""
 
-    def __init__(
-        self,
-        rows: pa.Table,
-        deletes: pa.Array | None,
-        keys: tuple[str, ...],
-        sequence: str,
-        write: Write,
-    ) -> None:
-        """``rows`` have the table's types; ``write.schema`` is that of :func:`with_validity`."""
+    def __init__(self, batch: KeyedRows, write: Write) -> None:
+        """Takes all rows of a batch; ``write.schema`` is that of :func:`with_validity`."""
+        rows, keys, start = batch.rows, batch.keys, batch.rows[batch.sequence]
         self._names = keys
-        self._sequence = sequence
         self._write = write
         self.did = Upserted()
-        columns = [*rows.columns, rows[sequence], pa.nulls(rows.num_rows, rows[sequence].type)]
-        columns.append(pa.repeat(False, rows.num_rows))
+        never = pa.repeat(False, rows.num_rows)
+        columns = [*rows.columns, start, pa.nulls(rows.num_rows, start.type), never]
         if DELETED in write.schema.names:
-            columns.append(pa.repeat(False, rows.num_rows) if deletes is None else deletes)
+            columns.append(batch.deletes)
         self._new = pa.table(columns, schema=write.schema)
         if nested := [name for name in keys if pa.types.is_nested(rows.schema.field(name).type)]:
             raise TableError(f"upsert: keys of a history are plain values; {nested[0]} is not")

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -454,34 +455,28 @@ def merge(
         raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
     form = format_of(where)
     schema = pa.schema([pa.field(name, _type(rows.schema.field(name), form)) for name in names])
+    deletes = pa.repeat(False, rows.num_rows)
+    if _DELETE in rows.column_names:
+        deletes = rows[_DELETE].combine_chunks().fill_null(False)
     if history:
-        return _merge_history(
-            rows.select(names),
-            rows,
-            where,
-            schema,
-            keys,
-            sequence,
-            mark,
-            merge_schema=merge_schema,
-            again_until=again_until,
-            each=each,
-        )
-    need = Write(schema=schema, merge_schema=merge_schema)
-    table = HERE.prepare(where, need) if form.columns_first else HERE.opened(where)
+        schema = with_validity(schema, sequence, deletes=_DELETE in rows.column_names)
+    by = PARTITION_BY if history else None
+    need = Write(schema=schema, partition_by=by, merge_schema=merge_schema)
+    if (table := HERE.opened(where)) is not None:
+        check_table(table, history=history)
+    table = HERE.prepare(where, need) if form.columns_first else table
     target = None
     if table is not None:
-        check_table(table, history=False)
         # Keys are compared with those of files: in the table's types and under its names.
         schema = table.check(need).columns
-        called = dict(zip(names, schema.names, strict=True))
+        called = dict(zip(need.schema.names, schema.names, strict=True))
         keys, sequence = [called[key] for key in keys], called[sequence]
         sums = [called[name] for name in sums]
         target = table.target(schema) if form.columns_first else None
-    write = Write(
+    write = replace(
+        need,
         schema=schema,
         mark=mark,
-        merge_schema=merge_schema,
         check_again=False,
         again_until=again_until,
         each=each,
@@ -489,14 +484,12 @@ def merge(
     )
     if not rows.num_rows:
         return _without_rows(where, write)
-    deletes = pa.repeat(False, rows.num_rows)
-    if _DELETE in rows.column_names:
-        deletes = rows[_DELETE].combine_chunks().fill_null(False)
-    batches = [conformed(each, schema) for each in rows.select(names).to_batches()]
-    table_rows = pa.Table.from_batches(batches, schema)
-    merging = Merge(
-        KeyedRows(table_rows, deletes, tuple(keys), sequence, tuple(sums)), write, forget_before
+    own = pa.schema(list(schema)[: len(names)])
+    batches = [conformed(each, own) for each in rows.select(names).to_batches()]
+    keyed = KeyedRows(
+        pa.Table.from_batches(batches, own), deletes, tuple(keys), sequence, tuple(sums)
     )
+    merging = HistoryMerge(keyed, write) if history else Merge(keyed, write, forget_before)
     return merging.did if HERE.once(where, write, merging.commit) else Upserted()
 
 
@@ -506,54 +499,6 @@ def _without_rows(where: Where, write: Write) -> Upserted:
     elif HERE.opened(where) is None:
         HERE.create(where, write.schema, write.partition_by or ())
     return Upserted()
-
-
-def _merge_history(
-    rows: pa.Table,
-    given: pa.Table,
-    where: Where,
-    schema: pa.Schema,
-    keys: Sequence[str],
-    sequence: str,
-    mark: Mark,
-    *,
-    merge_schema: bool,
-    again_until: int,
-    each: bool,
-) -> Upserted:
-    form = format_of(where)
-    deletes = (
-        given[_DELETE].combine_chunks().fill_null(False) if _DELETE in given.column_names else None
-    )
-    whole = with_validity(schema, sequence, deletes=deletes is not None)
-    need = Write(schema=whole, partition_by=PARTITION_BY, merge_schema=merge_schema)
-    if (table := HERE.opened(where)) is not None:
-        check_table(table, history=True)
-    table = HERE.prepare(where, need) if form.columns_first else table
-    target = None
-    if table is not None:
-        whole = table.check(need).columns
-        called = dict(zip(need.schema.names, whole.names, strict=True))
-        keys, sequence = [called[key] for key in keys], called[sequence]
-        target = table.target(whole) if form.columns_first else None
-    write = Write(
-        schema=whole,
-        partition_by=PARTITION_BY,
-        mark=mark,
-        merge_schema=merge_schema,
-        check_again=False,
-        again_until=again_until,
-        each=each,
-        target=target,
-    )
-    if not rows.num_rows:
-        return _without_rows(where, write)
-    own = pa.schema(list(whole)[: len(schema.names)])
-    batches = [conformed(batch, own) for batch in rows.to_batches()]
-    merging = HistoryMerge(
-        pa.Table.from_batches(batches, own), deletes, tuple(keys), sequence, write
-    )
-    return merging.did if HERE.once(where, write, merging.commit) else Upserted()
 
 
 def _type(field: pa.Field, form: TableFormat) -> pa.DataType:
